@@ -46,12 +46,12 @@ def service(client: TestClient) -> Any:
     return client.app.state.service  # type: ignore[attr-defined]
 
 
-def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: TestClient) -> None:
+def test_an_overdue_job_is_reported_with_every_chat(client: TestClient) -> None:
     assert status(client) == "ok"
     late = NewJob(kind=JobKind.EXTRACT, due_at=now() - timedelta(seconds=400))
     client.portal.call(service(client)._ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
     wait_for(client, "degraded; reason=backlog")
-    # Who wants no memory need not hear of it.
+    # Chats without memory do not report it.
     assert status(client, **{"X-Memory": "off"}) == "off"
     first, repeated = client.get("/ready").json(), client.get("/ready").json()
     assert first["status"] == "degraded"
@@ -67,7 +67,7 @@ def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: T
 
 
 @pytest.mark.parametrize(("failures", "expected"), [(4, "ok"), (5, "degraded; reason=backlog")])
-def test_five_failures_in_a_row_are_told(
+def test_five_failed_jobs_in_a_row_are_reported(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, failures: int, expected: str
 ) -> None:
     jobs = service(client).jobs
@@ -81,9 +81,7 @@ def test_five_failures_in_a_row_are_told(
     assert status(client) == expected
 
 
-def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_check_does_not_overwrite_a_later_one(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     first_is_there, first_may_end = asyncio.Event(), asyncio.Event()
 
     async def job_stats(user: str | None = None) -> JobStats:
@@ -93,20 +91,20 @@ def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(
         await first_may_end.wait()
         return JobStats()
 
-    async def look_twice() -> str:
-        first = asyncio.create_task(score.check())
+    async def check_twice() -> str:
+        first = asyncio.create_task(monitor.check())
         await first_is_there.wait()
-        await score.check()
+        await monitor.check()
         first_may_end.set()
         await first
-        return str(score.reason)
+        return str(monitor.reason)
 
-    score = client.app.state.health_monitor  # type: ignore[attr-defined]
+    monitor = client.app.state.health_monitor  # type: ignore[attr-defined]
     monkeypatch.setattr(service(client).jobs, "stats", job_stats)
-    assert client.portal.call(look_twice) == "backlog"  # type: ignore[union-attr]
+    assert client.portal.call(check_twice) == "backlog"  # type: ignore[union-attr]
 
 
-def test_a_ledger_that_is_away_is_told_even_where_a_chat_went_well(
+def test_an_unavailable_ledger_is_reported_although_a_chat_succeeds(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def job_stats(user: str | None = None) -> JobStats:
@@ -118,16 +116,14 @@ def test_a_ledger_that_is_away_is_told_even_where_a_chat_went_well(
     assert status(client) == "degraded; reason=store_unavailable"
 
 
-def test_whatever_goes_wrong_while_looking_it_goes_on_looking(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_monitor_survives_unexpected_errors(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = service(client).jobs
-    looked = 0
+    checks = 0
 
     async def job_stats(user: str | None = None) -> JobStats:
-        nonlocal looked
-        looked += 1
-        if looked < 3:
+        nonlocal checks
+        checks += 1
+        if checks < 3:
             raise RuntimeError("a fault of ours")
         return JobStats(failures_in_a_row=9)
 

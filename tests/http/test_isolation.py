@@ -1,44 +1,30 @@
-"""No route reveals anything of another user. A route without a case fails here."""
+"""No route reveals or changes anything of another user or project. A route without a case fails here."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.routing import iter_route_contexts
 from httpx import Response
 
 from recollect.config.settings import load
-from recollect.errors import NotFound
 from recollect.http.app import make_app
 from recollect.http.auth.middleware import OPEN_PATHS
+from recollect.maintenance.undo import BACKGROUND_AUTHORS
 from recollect.model.ids import new_id
+from recollect.model.scope import Scope
 from tests.support.isolation_cases import CASES, EXEMPT, Call
-from tests.support.isolation_server import CANARY, World, mem0_id, response_text, sent, served
+from tests.support.isolation_server import CANARY, World, mem0_id, response_text, sent
 
-
-def routes() -> list[str]:
-    """Every route of the application, as METHOD and path."""
-    app = make_app(load({"home": "nowhere"}, environ={}).settings)
-    results = []
-    for route in iter_route_contexts(app.routes):
-        methods = getattr(route, "methods", None) or {"ANY"}
-        # Where GET is answered, HEAD is the same without the words.
-        results += [
-            f"{method} {route.path}" for method in sorted(methods) if method != "HEAD" or "GET" not in methods
-        ]
-    return results
-
-
-ROUTES = routes()
-CALLS = [
-    pytest.param(route, call, id=f"{route} {number}")
-    for route, calls in CASES.items()
-    for number, call in enumerate(calls)
-]
+APP = make_app(load({"home": "nowhere"}, environ={}).settings)
+DOCUMENT = APP.openapi()
+WRONG_KEY = "rk_" + "x" * 43
 # The fields of an error in each API; the longest matching prefix counts.
 ERRORS = {
     "/": {"detail"},
@@ -54,91 +40,93 @@ ERRORS = {
     },
     "/v1/memories": {"detail"},
 }
+ODD_IDS = (
+    "..", ".", "a/b", "a%2Fb", "%00", "\0", "🦊", "x" * 5000, "' OR 1=1 --", "{}", "*", "a.b.c", "\u202e", "?x=1#y",
+)  # fmt: skip
+EVERY_ROUTE = pytest.mark.parametrize("route", CASES)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with served(tmp_path_factory.mktemp("isolation")) as world:
-        yield world
+def routes() -> set[str]:
+    """Return every route of the application, as METHOD and path; HEAD only where there is no GET."""
+    names = set()
+    for route in iter_route_contexts(APP.routes):
+        methods = getattr(route, "methods", None) or {"ANY"}
+        names |= {f"{method} {route.path}" for method in methods if method != "HEAD" or "GET" not in methods}
+    return names
 
 
-@pytest.fixture
-def world(shared: World) -> World:
-    """The same server for all, and the same Bea until somebody changes something of hers."""
-    if not shared.is_same:
-        try:
-            shared.check_same()
-        except (AssertionError, NotFound):
-            shared.settle()
-    shared.meet()
-    return shared
-
-
-@pytest.mark.parametrize("route", ROUTES)
-def test_every_route_has_a_case(route: str) -> None:
-    example = f'"{route}": [Call(path={{"memory_id": "{{memory}}"}})]'
-    assert route in CASES or route in EXEMPT, (
-        f"{route} has no case: add to CASES in tests/isolation_cases.py how it is called with another user's ids, "
-        f"such as {example}; or to EXEMPT, with the reason, if it tells nothing about anyone"
+def test_every_route_has_a_case() -> None:
+    assert routes() == CASES.keys() | EXEMPT.keys(), (
+        "add to CASES in tests/support/isolation_cases.py how the route is called with another user's ids, such as "
+        '[Call(path={"memory_id": "{memory}"})]; or to EXEMPT, with the reason, if it reveals nothing about anyone'
     )
-
-
-def test_no_case_is_left_of_a_route_that_is_gone() -> None:
-    assert not (CASES.keys() | EXEMPT.keys()) - set(ROUTES)
     assert all(CASES.values())
-
-
-def test_only_what_is_exempt_is_open_to_everyone() -> None:
     assert {route.split(" ", 1)[1] for route in EXEMPT} == OPEN_PATHS
 
 
-@pytest.mark.parametrize(("route", "call"), CALLS)
-def test_a_stranger_learns_and_changes_nothing(world: World, route: str, call: Call) -> None:
+@EVERY_ROUTE
+def test_other_keys_reveal_and_change_nothing(world: World, route: str) -> None:
     assert CANARY in json.dumps(world.before, default=str)
-    answer = world.call(route, call, world.keys["ada"])
-    assert answer.status_code in call.answers, response_text(answer)
-    assert_silent(world, answer)
-    # Ids of others and of nobody are answered alike.
-    nobodys = _nobodys(world)
-    world.meet()
-    unknown = world.call(route, call, world.keys["ada"], nobodys)
-    assert_alike(_alike(answer, world.bea), _alike(unknown, nobodys))
-    world.check_same()
+    _check_without_key(world, route)
+    for call in CASES[route]:
+        world.add_stranger()
+        answer = world.call(route, call, world.keys["ada"])
+        assert answer.status_code in call.answers, response_text(answer)
+        _check_silent(world, answer)
+        unknown_ids = _unknown_ids(world)
+        world.add_stranger()
+        _check_alike(world, answer, world.call(route, call, world.keys["ada"], unknown_ids), unknown_ids)
+        _check_other_project(world, route, call)
+        for key, is_required in (("reader", call.writes), ("writer", call.reads), ("bea", call.admin)):
+            if is_required:
+                answer = world.call(route, call, world.keys[key])
+                assert answer.status_code == 403, response_text(answer)
+                _check_silent(world, answer)
+    world.check_unchanged()
 
 
-@pytest.mark.parametrize(("route", "call"), CALLS)
-def test_a_key_of_another_project_tells_nothing_of_this_one(world: World, route: str, call: Call) -> None:
+def _check_without_key(world: World, route: str) -> None:
+    path = route.split(" ", 1)[1]
+    expected = ERRORS[max((prefix for prefix in ERRORS if path.startswith(prefix)), key=len)]
+    for key in (None, WRONG_KEY):
+        answer = world.call(route, CASES[route][0], key)
+        assert answer.status_code == 401, response_text(answer)
+        if not route.startswith("HEAD "):
+            error = answer.json()
+            inner = error.get("error")
+            assert ({f"error.{name}" for name in inner} if isinstance(inner, dict) else set(error)) == expected
+    assert not world.llm.requests
+
+
+def _check_other_project(world: World, route: str, call: Call) -> None:
     answer = world.call(route, call, world.keys["elsewhere"])
     assert not call.whole or answer.status_code == 403, response_text(answer)
-    assert_silent(world, answer)
-    # What is in another project and what is not are answered alike.
-    nobodys = _nobodys(world, world.bea["user"])
-    unknown = world.call(route, call, world.keys["elsewhere"], nobodys)
-    assert_alike(_alike(answer, world.bea), _alike(unknown, nobodys))
-    world.check_same()
+    _check_silent(world, answer)
+    unknown_ids = _unknown_ids(world, world.bea["user"])
+    _check_alike(world, answer, world.call(route, call, world.keys["elsewhere"], unknown_ids), unknown_ids)
 
 
-def assert_silent(world: World, answer: Response) -> None:
-    """Nothing of Bea's is in the answer or was sent to an upstream."""
+def _check_silent(world: World, answer: Response) -> None:
+    """Check that nothing of Bea's is in the answer or was sent to an upstream."""
     assert CANARY.lower() not in response_text(answer).lower()
     assert CANARY.lower() not in sent(world.llm).lower()
 
 
-def assert_alike(one: tuple[int, set[str], str], other: tuple[int, set[str], str]) -> None:
-    """Nobody can tell the one answer from the other."""
-    # What is answered with one's own says what that is, and when it came about.
-    assert one == other or (one[0] == other[0] < 300) or {one[0], other[0]} == {200, 201}
+def _check_alike(world: World, answer: Response, unknown: Response, unknown_ids: dict[str, str]) -> None:
+    """Check that an id of another user is answered like one that does not exist."""
+    one, other = _comparable(answer, world.bea), _comparable(unknown, unknown_ids)
+    # A success concerns the caller's own memories, which have new ids and times.
+    assert one == other or one[0] == other[0] < 300 or {one[0], other[0]} == {200, 201}
 
 
-def _nobodys(world: World, user: str = "") -> dict[str, str]:
-    """Ids that there are not, and names that nobody has."""
-    named = {"user": "bob", "project": "nosuch", "session": "never", "entry": str(10**9)}
-    ids = {name: new_id() for name in world.bea} | named | ({"user": user} if user else {})
+def _unknown_ids(world: World, user: str = "bob") -> dict[str, str]:
+    names = {"user": user, "project": "nosuch", "session": "never", "entry": str(10**9)}
+    ids = {name: new_id() for name in world.bea} | names
     return {**ids, "mem0": mem0_id(ids["memory"], ids["user"])}
 
 
-def _alike(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
-    """An answer without the requested ids and without parts that differ between any two answers."""
+def _comparable(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
+    """Return an answer without the requested ids and without parts that differ between any two answers."""
     text = answer.text
     for name, id in sorted(ids.items(), key=lambda each: -len(each[1])):
         text = re.sub(rf"\b{re.escape(id)}\b", f"<{name}>", text)
@@ -146,61 +134,123 @@ def _alike(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
     return answer.status_code, set(answer.headers), re.sub(r"\bada-\d+", "<ada>", text)
 
 
-@pytest.mark.parametrize(("route", "call"), [(route, calls[0]) for route, calls in CASES.items()])
-def test_who_shows_no_key_is_told_nothing(world: World, route: str, call: Call) -> None:
-    for key in (None, "rk_" + "x" * 43):
-        answer = world.call(route, call, key)
-        assert answer.status_code == 401, response_text(answer)
-        assert CANARY.lower() not in response_text(answer).lower()
-        if not route.startswith("HEAD "):
-            assert _fields(answer.json()) == _error_of(route), response_text(answer)
-    assert not world.llm.requests
-    world.check_same()
+@EVERY_ROUTE
+def test_the_owner_is_answered_and_named_in_the_history(world: World, route: str) -> None:
+    for call in CASES[route]:
+        world.restore()
+        scope = Scope(world.bea["user"])
+        [newest] = world.run(lambda scope=scope: world.service.history(scope, limit=1))
+        answer = world.call(route, call, world.keys["admin" if call.admin else "bea"])
+        assert answer.status_code in call.owner, response_text(answer)
+        # Chats are recorded with an author of their own.
+        if call.writes and call is CASES[route][0] and not route.endswith("/erase"):
+            for entry in world.run(lambda scope=scope: world.service.history(scope, limit=1000)):
+                # So are background jobs and the agent.
+                is_named = entry.by.who.startswith("key:") or entry.by.who in {*BACKGROUND_AUTHORS, "agent"}
+                assert entry.id <= newest.id or is_named, entry
 
 
-def _error_of(route: str) -> set[str]:
-    path = route.split(" ", 1)[1]
-    return ERRORS[max((prefix for prefix in ERRORS if path.startswith(prefix)), key=len)]
-
-
-def _fields(error: dict[str, object]) -> set[str]:
-    inner = error.get("error")
-    return {f"error.{name}" for name in inner} if isinstance(inner, dict) else set(error)
-
-
-@pytest.mark.parametrize(("route", "call"), CALLS)
-def test_the_owner_is_answered(world: World, route: str, call: Call) -> None:
-    answer = world.call(route, call, world.keys["admin" if call.admin else "bea"])
-    assert answer.status_code in call.owner, response_text(answer)
-
-
-def _barred(call: Call) -> list[str]:
-    """The keys that may not do it."""
-    return [key for key, needed in (("reader", call.writes), ("writer", call.reads), ("bea", call.admin)) if needed]
-
-
-@pytest.mark.parametrize(("route", "call"), [case for case in CALLS if _barred(case.values[1])])
-def test_a_key_does_only_what_it_may(world: World, route: str, call: Call) -> None:
-    for name in _barred(call):
-        answer = world.call(route, call, world.keys[name])
-        assert answer.status_code == 403, response_text(answer)
-        assert_silent(world, answer)
-    world.check_same()
-
-
-def test_the_matrix_would_notice(world: World) -> None:
-    # The owner's own question brings the canary to the endpoint: the same call is what the stranger makes.
-    call = CASES["POST /v1/chat/completions"][-1]
-    answer = world.call("POST /v1/chat/completions", call, world.keys["bea"])
-    assert answer.status_code == 200
+def test_the_canary_is_where_its_owner_reads_it(world: World) -> None:
+    route = "POST /v1/chat/completions"
+    assert world.call(route, CASES[route][-1], world.keys["bea"]).status_code == 200
     assert CANARY in sent(world.llm)
-
-
-@pytest.mark.parametrize(("route", "number"), [("GET /recollect/v1/export", 0), ("GET /v1/memory", 0)])
-def test_the_owner_is_told_what_the_stranger_is_not(world: World, route: str, number: int) -> None:
-    assert CANARY in response_text(world.call(route, CASES[route][number], world.keys["bea"]))
-
-
-def test_a_changed_bea_is_a_new_one(world: World, tmp_path: Path) -> None:
+    for route in ("GET /recollect/v1/export", "GET /v1/memory"):
+        assert CANARY in response_text(world.call(route, CASES[route][0], world.keys["bea"]))
     world.call("POST /recollect/v1/forget", CASES["POST /recollect/v1/forget"][2], world.keys["bea"])
-    assert world.of_bea() != world.before
+    with pytest.raises(AssertionError):
+        world.check_unchanged()
+
+
+@EVERY_ROUTE
+def test_head_options_and_foreign_names_reveal_and_change_nothing(world: World, route: str) -> None:
+    method, path = route.split(" ", 1)
+    call = CASES[route][0]
+    if method == "GET":
+        assert world.call(f"HEAD {path}", call, None).status_code == 401
+        for key in ("ada", "writer", "elsewhere"):
+            got, head = (world.call(f"{each} {path}", call, world.keys[key]) for each in ("GET", "HEAD"))
+            assert head.status_code in (got.status_code, 404, 405), response_text(head)
+            _check_silent(world, head)
+    assert world.call(f"OPTIONS {path}", call, None).status_code == 401
+    options = world.call(f"OPTIONS {path}", call, world.keys["bea"])
+    is_forwarded = path.startswith("/v1/{") or path == "/v1/chat/completions"
+    assert is_forwarded or options.status_code in (404, 405, 403), response_text(options)
+    assert CANARY.lower() not in response_text(options).lower()
+    for key, header in (("ada", "X-Memory-User"), ("ada", "x-authz-user-id"), ("elsewhere", "X-Memory-Project")):
+        value = "{project}" if header == "X-Memory-Project" else "{user}"
+        answer = world.call(route, replace(call, headers={**call.headers, header: value}), world.keys[key])
+        assert answer.status_code == 403, response_text(answer)
+    for named in (call, replace(call, headers={**call.headers, "X-Memory-User": "{user}"})):
+        answer = world.call(route, named, world.keys["app"])
+        assert answer.status_code < 500, response_text(answer)
+        _check_silent(world, answer)
+    world.check_unchanged()
+
+
+@pytest.mark.parametrize(
+    "route", [route for route, [call, *_] in CASES.items() if any("{" in part for part in call.path.values())]
+)
+def test_odd_ids_are_ids_that_nobody_has(world: World, route: str) -> None:
+    call = CASES[route][0]
+    for odd in [*ODD_IDS, world.bea["memory"].upper(), f" {world.bea['memory']} "]:
+        # As a client sends it that does not normalise the path.
+        ids = {**dict.fromkeys(world.bea, quote(odd, safe="%").replace(".", "%2E")), "entry": "1"}
+        answer = world.call(route, call, world.keys["ada"], ids)
+        is_rejected = 400 <= answer.status_code < 500 or answer.status_code in call.answers
+        assert is_rejected, (odd[:20], response_text(answer))
+        assert CANARY.lower() not in response_text(answer).lower()
+    world.check_unchanged()
+
+
+# What the bodies of these say about a user is for the upstream as well: there the header counts.
+_CHATS = re.compile(
+    r"/(v1/)?(chat/completions|responses|conversations|conversations/{conversation_id}(/items)?|{path.*)"
+)
+_USER_HEADERS = ("X-Memory-User", "x-authz-user-id")
+_USER_FIELDS = ("user", "user_id")
+
+
+def _places_for_a_user(route: str) -> list[tuple[str, str]]:
+    """Return every place where a request can name a user: the part of the request, and the name there."""
+    method, path = route.split(" ", 1)
+    operation = DOCUMENT["paths"].get(path, {}).get(method.lower(), {})
+    places = [("headers", name) for name in _USER_HEADERS]
+    places += [
+        ("query", each["name"])
+        for each in operation.get("parameters", ())
+        if each["in"] == "query" and each["name"] in _USER_FIELDS
+    ]
+    if _CHATS.fullmatch(path):
+        return places
+    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    for part in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        body = DOCUMENT["components"]["schemas"].get(part.get("$ref", "").rpartition("/")[2], {})
+        places += [("json", name) for name in _USER_FIELDS if name in body.get("properties", {})]
+    return places
+
+
+def _without_users(call: Call) -> Call:
+    def strip(fields: Any) -> Any:
+        return {name: each for name, each in fields.items() if name not in (*_USER_FIELDS, *_USER_HEADERS)}
+
+    json = strip(call.json) if isinstance(call.json, dict) else call.json
+    return replace(call, query=strip(call.query), headers=strip(call.headers), json=json)
+
+
+def _naming(call: Call, place: tuple[str, str], user: str) -> Call:
+    part, name = place
+    return replace(call, **{part: {**(getattr(call, part) or {}), name: user}})
+
+
+@EVERY_ROUTE
+def test_a_request_that_names_two_users_is_rejected(world: World, route: str) -> None:
+    for one, other in itertools.permutations(_places_for_a_user(route), 2):
+        call = _naming(_naming(_without_users(CASES[route][0]), one, "{user}"), other, "bob")
+        answer = world.call(route, call, world.keys["admin"])
+        assert answer.status_code == 403, (one, other, response_text(answer))
+        _check_silent(world, answer)
+    world.check_unchanged()
+
+
+def test_some_routes_can_name_a_user_in_header_query_and_body() -> None:
+    assert {part for route in CASES for part, _ in _places_for_a_user(route)} == {"headers", "query", "json"}

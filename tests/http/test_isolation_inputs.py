@@ -24,7 +24,7 @@ CANARY = "canaryQXZJ"
 
 
 async def settle(memory: AsyncMemory) -> None:
-    """Give one user something, and others something to hide."""
+    """Add memories of one user, and memories with a canary of others."""
     await memory.add("The budget is 5 dollars", user_id="ada", metadata={"n": 1})
     for user, project in (("bea", "secret"), ("a", "b:c"), ("*", None), ("%", None), ("' OR 1=1 --", None)):
         words = f"The budget of {CANARY} is 9 dollars"
@@ -79,7 +79,7 @@ QUESTIONS = [
 
 
 async def visible_to_ada(memory: AsyncMemory, trick: Any) -> list[MemoryRecord]:
-    """All that a filter brings one user, by listing and by searching; nothing if it is refused."""
+    """Return what a filter lists and finds for one user; nothing if it is rejected."""
     try:
         listed = await memory.get_all(user_id="ada", filters=trick)
         searched = await memory.search("budget", user_id="ada", filters=trick, min_score=0)
@@ -88,50 +88,46 @@ async def visible_to_ada(memory: AsyncMemory, trick: Any) -> list[MemoryRecord]:
     return [*listed, *(hit.record for hit in searched)]
 
 
-@pytest.mark.parametrize("trick", TRICKS, ids=str)
-async def test_no_filter_widens_the_scope(memory: AsyncMemory, trick: Any) -> None:
-    results = await visible_to_ada(memory, trick)
-    assert {record.scope.user for record in results} <= {"ada"}
-    assert CANARY not in str(results)
+async def check_filters(memory: AsyncMemory) -> None:
+    matching = 0
+    for trick in TRICKS:
+        results = await visible_to_ada(memory, trick)
+        matching += bool(results)
+        assert {record.scope.user for record in results} <= {"ada"}, trick
+        assert CANARY not in str(results), trick
+    # Some of them are valid filters.
+    assert matching >= 3
 
 
-async def test_some_of_the_tricks_are_filters_that_hold(memory: AsyncMemory) -> None:
-    assert sum([bool(await visible_to_ada(memory, trick)) for trick in TRICKS]) >= 3
+async def test_no_filter_or_question_reaches_another_user(memory: AsyncMemory) -> None:
+    await check_filters(memory)
+    for question in QUESTIONS:
+        hits = await memory.search(question, user_id="ada", min_score=0, limit=100)
+        assert {hit.record.scope.user for hit in hits} <= {"ada"}, question
+        recalled = await memory.recall(f"About my budget: {question}", user_id="ada")
+        assert "9 dollars" not in str(recalled.messages), question
 
 
-async def test_no_filter_widens_the_scope_on_postgresql(dsn: str, tmp_path: Path) -> None:
+async def test_no_filter_reaches_another_user_on_postgresql(dsn: str, tmp_path: Path) -> None:
     async with AsyncMemory(dsn, home=tmp_path) as memory:
         await settle(memory)
-        for trick in TRICKS:
-            results = await visible_to_ada(memory, trick)
-            assert {record.scope.user for record in results} <= {"ada"}, trick
-            assert CANARY not in str(results), trick
+        await check_filters(memory)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-async def test_no_question_finds_what_is_anothers(memory: AsyncMemory, question: str) -> None:
-    hits = await memory.search(question, user_id="ada", min_score=0, limit=100)
-    assert {hit.record.scope.user for hit in hits} <= {"ada"}
-    recalled = await memory.recall(f"About my budget: {question}", user_id="ada")
-    assert "9 dollars" not in str(recalled.messages)
-
-
-@pytest.mark.parametrize(
-    ("user", "project"),
-    [("a:b", "c"), ("a", "b"), ("be", "a"), ("BEA", None), ("bea ", None), ("be%", None), ("b*", None), ("_ea", None),
-     ("bea\u200b", None), ("bea/secret", None), ("%", "secret"), ("' OR 1=1 --", "secret")],
-)  # fmt: skip
-async def test_ids_that_look_like_others_are_others(memory: AsyncMemory, user: str, project: str | None) -> None:
-    own = {"a", "%", "' OR 1=1 --"} & {user}
-    results = [*(await memory.get_all(user_id=user, project_id=project))]
-    results += [hit.record for hit in await memory.search(CANARY, user_id=user, project_id=project, min_score=0)]
-    assert {record.scope.user for record in results} <= own
+async def test_similar_ids_are_different_users(memory: AsyncMemory) -> None:
+    similar = ("BEA", "bea ", "be%", "b*", "_ea", "bea\u200b", "bea/secret")
+    projects = [("a:b", "c"), ("a", "b"), ("be", "a"), ("%", "secret"), ("' OR 1=1 --", "secret")]
+    for user, project in [*((each, None) for each in similar), *projects]:
+        own = {"a", "%", "' OR 1=1 --"} & {user}
+        results = [*(await memory.get_all(user_id=user, project_id=project))]
+        results += [hit.record for hit in await memory.search(CANARY, user_id=user, project_id=project, min_score=0)]
+        assert {record.scope.user for record in results} <= own, user
 
 
 @pytest.mark.parametrize(
     "trick", [None, {"NOT": [{"importance": {"gte": 2}}]}, {"category": {"ne": "nonsense"}}], ids=str
 )
-async def test_deleting_all_leaves_everyone_else(memory: AsyncMemory, trick: Any) -> None:
+async def test_deleting_all_memories_of_a_user_leaves_those_of_others(memory: AsyncMemory, trick: Any) -> None:
     users = await memory.admin.users()
     before = {user: len(await memory.get_all(user_id=user)) for user in users}
     deleted = 0
@@ -146,20 +142,20 @@ async def test_deleting_all_leaves_everyone_else(memory: AsyncMemory, trick: Any
     assert before["ada"] - after["ada"] == deleted
 
 
-async def test_a_key_of_a_request_means_nothing_to_anyone_else(memory: AsyncMemory) -> None:
+async def test_idempotency_keys_of_users_are_independent(memory: AsyncMemory) -> None:
     first = await memory.add("Ada's secret", user_id="ada", idempotency_key="k")
     other = await memory.add("Bea's note", user_id="bea", idempotency_key="k")
     repeated = await memory.add("Ada's secret", user_id="ada", idempotency_key="k")
     assert repeated.id == first.id != other.id
     assert (await memory.get(other.id, user_id="bea")).content == "Bea's note"
-    # The very same request of somebody else is their own.
+    # The same request of another user is independent.
     same = await memory.add("Ada's secret", user_id="bob", idempotency_key="k")
     assert same.id != first.id
     with pytest.raises(NotFound):
         await memory.get(first.id, user_id="bob")
 
 
-async def test_ids_of_others_and_of_nobody_are_the_same_error(memory: AsyncMemory) -> None:
+async def test_unknown_ids_and_ids_of_others_raise_the_same_error(memory: AsyncMemory) -> None:
     [theirs] = await memory.get_all(user_id="bea")
     nobodys = new_id()
     for call in (
@@ -180,7 +176,7 @@ async def test_ids_of_others_and_of_nobody_are_the_same_error(memory: AsyncMemor
     assert [record.content for record in await memory.get_all(user_id="bea")] == [theirs.content]
 
 
-async def test_how_long_it_takes_does_not_tell_whether_an_id_is_anothers(tmp_path: Path) -> None:
+async def test_the_duration_does_not_reveal_whether_an_id_exists(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         made = [await memory.add(f"note {n}", user_id="bea") for n in range(50)]
         took: dict[bool, list[float]] = {True: [], False: []}
@@ -206,29 +202,27 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("id", LINES, ids=ascii)
-def test_no_id_forges_a_line_of_the_log(
-    tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture, id: str
-) -> None:
+def test_no_id_forges_a_log_line(tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(tmp_path, auth="keys", upstream_url=llm.base_url) as client:
         headers = bearer(make_key(client, everyone=True, name="app"))
         messages = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-        for fields in (
-            {"user": id},
-            {"user": "ann", "memory_id": id},
-            {"memory_context": {"user_id": id, "project_id": id}},
-            {"user": "ann", "memory_context": {"project_id": id}},
-        ):
-            answer = client.post("/v1/chat/completions", headers=headers, json={**messages, **fields})
-            assert answer.status_code == 400
-            assert "forged" not in answer.json()["error"]["message"]
-        client.get("/v1/models", params={"user": id}, headers=headers)
-        client.get("/whoami", params={"user_id": id}, headers=headers)
+        for id in LINES:
+            for fields in (
+                {"user": id},
+                {"user": "ann", "memory_id": id},
+                {"memory_context": {"user_id": id, "project_id": id}},
+                {"user": "ann", "memory_context": {"project_id": id}},
+            ):
+                answer = client.post("/v1/chat/completions", headers=headers, json={**messages, **fields})
+                assert answer.status_code == 400
+                assert "forged" not in answer.json()["error"]["message"]
+            client.get("/v1/models", params={"user": id}, headers=headers)
+            client.get("/whoami", params={"user_id": id}, headers=headers)
+            with pytest.raises(InvalidInput):
+                make_key(client, user="ann", name=id)
         client.get("/whoami", headers=bearer("rk_%0d%0aforged"))
         service: Any = client.app.state.service  # type: ignore[attr-defined]
-        with pytest.raises(InvalidInput):
-            make_key(client, user="ann", name=id)
         assert not client.portal.call(service.users)  # type: ignore[union-attr]
     for record in (each for each in caplog.records if each.name.startswith("recollect")):
         assert not set(record.getMessage()) & set("\r\n\u2028\x85\x1b"), record.getMessage()

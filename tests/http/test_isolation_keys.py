@@ -1,35 +1,25 @@
-"""Permissions of keys for one project, for writing only and for programs."""
+"""Permissions of keys for one project, for writing only and for programs; stored responses of other users."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from recollect.http.auth.middleware import OPEN_PATHS
+from recollect.http.responses.context import InProgressResponse, ResponsesContext
+from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
-from tests.support.isolation_server import BY, CANARY, World, mem0_id, response_text, served
+from tests.support.isolation_cases import Call
+from tests.support.isolation_server import BY, CANARY, World, filled_with, mem0_id, response_text, served
 
 API = "/recollect/v1"
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with served(tmp_path_factory.mktemp("isolation")) as world:
-        yield world
-
-
-@pytest.fixture
-def world(shared: World) -> World:
-    shared.settle()
-    shared.meet()
-    return shared
-
-
-def test_whoever_a_request_says_it_is_the_key_is_named_with_it(world: World) -> None:
+def test_history_names_the_key_with_the_author_of_the_request(world: World) -> None:
     memory = world.bea["memory"]
     who = {"X-Memory-By": "admin"}
     assert world.ask_as("bea", "PATCH", f"{API}/memories/{memory}", json={"importance": 0.2}, headers=who).is_success
@@ -38,7 +28,7 @@ def test_whoever_a_request_says_it_is_the_key_is_named_with_it(world: World) -> 
 
 
 @pytest.mark.parametrize("key", ["bea", "writer", "elsewhere", "everyone", "app"])
-def test_a_key_speaks_for_no_person(world: World, key: str) -> None:
+def test_a_key_of_a_program_may_not_act_as_a_person(world: World, key: str) -> None:
     headers = {"X-Memory-Actor": "person", "X-Memory-User": world.bea["user"]}
     approve = world.ask_as(key, "POST", f"{API}/reviews/{world.bea['review']}/approve", headers=headers)
     # A key for another project is not told that it is there.
@@ -47,7 +37,7 @@ def test_a_key_speaks_for_no_person(world: World, key: str) -> None:
     assert added.status_code == 403
 
 
-def _users_own(world: World) -> str:
+def _user_level_memory(world: World) -> str:
     """The id of what is Bea's own in all projects."""
     scope = Scope(world.bea["user"])
     results = world.run(lambda: world.service.find(scope, Listing(limit=1000)))
@@ -55,8 +45,8 @@ def _users_own(world: World) -> str:
 
 
 @pytest.mark.parametrize("key", ["elsewhere", "app"])
-def test_what_is_the_users_own_is_read_in_a_project_and_changed_only_outside(world: World, key: str) -> None:
-    id, user = _users_own(world), world.bea["user"]
+def test_memories_of_the_user_level_are_read_only_for_a_key_of_one_project(world: World, key: str) -> None:
+    id, user = _user_level_memory(world), world.bea["user"]
     before = world.of_bea()
     who = {"X-Memory-User": user}
     mem0 = id if key == "elsewhere" else mem0_id(id, user)
@@ -86,7 +76,7 @@ def test_what_is_the_users_own_is_read_in_a_project_and_changed_only_outside(wor
     assert world.of_bea() == before
 
 
-def test_what_was_said_outside_of_projects_is_not_read_by_a_key_for_one(world: World) -> None:
+def test_sessions_outside_of_projects_are_hidden_from_a_key_of_one_project(world: World) -> None:
     chat = Scope(world.bea["user"], "", "evening")
     fields = {"level": "session"}
     stored = world.run(lambda: world.service.add(chat, MemoryInput(content="It is late", fields=fields), by=BY))
@@ -96,14 +86,14 @@ def test_what_was_said_outside_of_projects_is_not_read_by_a_key_for_one(world: W
         assert world.ask_as("bea", "GET", path).status_code == 200
 
 
-def test_nobody_is_listed_for_an_application_that_has_one_project(world: World) -> None:
+def test_a_key_of_one_project_may_not_list_users(world: World) -> None:
     everybody = {"filters": {"user_id": "*"}, "query": "budget"}
     for path in ("/v3/memories/search/", "/v3/memories/", "/search"):
         assert world.ask_as("app", "POST", path, json=everybody).status_code == 403
     assert world.ask_as("app", "GET", "/v1/entities/").status_code == 403
 
 
-def test_nothing_said_in_another_project_goes_with_a_memory_that_cites_it(world: World) -> None:
+def test_deleting_a_memory_leaves_its_evidence_in_other_projects(world: World) -> None:
     before = world.of_bea()
     cites = {"content": "It costs 1", "evidence": [world.bea["turn"]]}
     made = world.ask_as("elsewhere", "POST", f"{API}/memories", json=cites).json()["id"]
@@ -111,15 +101,15 @@ def test_nothing_said_in_another_project_goes_with_a_memory_that_cites_it(world:
     assert world.of_bea() == before
 
 
-def test_the_same_idempotency_key_of_two_users_is_two(world: World) -> None:
-    once = {"Idempotency-Key": "8f14e45f"}
+def test_idempotency_keys_of_two_users_are_independent(world: World) -> None:
+    once = {"Idempotency-Key": new_id()}
     texts = {"bea": f"{CANARY} again", "ada": "Something else"}
     for key, text in texts.items():
         made = world.ask_as(key, "POST", f"{API}/memories", json={"content": text}, headers=once)
         assert (made.status_code, made.json()["memory"]) == (201, text)
 
 
-def test_a_key_that_may_only_write_is_not_told_what_a_fact_says(world: World) -> None:
+def test_a_write_only_key_does_not_see_existing_facts(world: World) -> None:
     project = {"X-Memory-Project": "secret"}
     weak = {"key": "budget", "value": "1", "confidence": 0.1}
     answer = world.ask_as("writer", "POST", f"{API}/memories", json=weak, headers=project)
@@ -129,15 +119,15 @@ def test_a_key_that_may_only_write_is_not_told_what_a_fact_says(world: World) ->
     assert world.ask_as("bea", "POST", "/v1/memory", json=same).status_code == 200
 
 
-def test_a_key_that_may_only_write_can_ask_twice_for_the_same(world: World) -> None:
-    once = {"Idempotency-Key": "8f14e45f"}
+def test_a_write_only_key_can_repeat_a_request(world: World) -> None:
+    once = {"Idempotency-Key": new_id()}
     for _ in range(2):
         assert world.ask_as(
             "writer", "POST", f"{API}/memories", json={"content": "It rains"}, headers=once
         ).is_success
 
 
-def test_a_key_that_may_only_write_is_not_told_what_its_words_replace(tmp_path: Path) -> None:
+def test_a_write_only_key_does_not_see_superseded_memories(tmp_path: Path) -> None:
     with served(tmp_path, auth="keys") as world:
         before, after = f"My dog is called {CANARY}.", "My dog is called Rex."
         existing = world.ask_as("bea", "POST", f"{API}/remember", json={"messages": before, "wait_s": 60})
@@ -151,12 +141,61 @@ def test_a_key_that_may_only_write_is_not_told_what_its_words_replace(tmp_path: 
 
 
 @pytest.mark.parametrize("path", sorted(path for path in OPEN_PATHS if path.startswith("/docs")))
-def test_the_page_needs_no_key(shared: World, path: str) -> None:
-    assert shared.ask("GET", path).status_code == 200
+def test_the_documentation_page_needs_no_key(world: World, path: str) -> None:
+    assert world.ask("GET", path).status_code == 200
 
 
-def test_refusals_of_the_memory_door_have_codes_of_their_own(shared: World) -> None:
-    answer = shared.ask("GET", "/v1/memory")
+def test_the_memory_api_has_its_own_error_codes(world: World) -> None:
+    answer = world.ask("GET", "/v1/memory")
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHENTICATED")
-    answer = shared.ask_as("bea", "GET", "/v1/memory", params={"user_id": "eve"})
+    answer = world.ask_as("bea", "GET", "/v1/memory", params={"user_id": "eve"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("key", ["ada", "elsewhere"])
+def test_a_response_in_progress_is_visible_to_its_caller_alone(world: World, key: str) -> None:
+    responses: ResponsesContext = world.client.app.state.proxy.responses  # type: ignore[attr-defined]
+    secret = world.secret
+
+    async def begin() -> InProgressResponse:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        return InProgressResponse(secret, task, lambda: {"id": "resp_now", "output": CANARY})
+
+    in_progress = responses.in_progress[secret.user, "resp_now"] = world.run(begin)
+    try:
+        for method, path in (("GET", "resp_now"), ("POST", "resp_now/cancel"), ("DELETE", "resp_now")):
+            unknown = world.ask_as(key, method, f"/v1/responses/{path.replace('now', 'nil')}")
+            answer = world.ask_as(key, method, f"/v1/responses/{path}")
+            assert (answer.status_code, unknown.status_code) == (404, 404)
+            assert answer.text.replace("resp_now", "resp_nil") == unknown.text
+        assert not in_progress.is_cancelled
+        assert CANARY in world.ask_as("bea", "GET", "/v1/responses/resp_now").text
+    finally:
+        del responses.in_progress[secret.user, "resp_now"]
+        world.client.portal.call(in_progress.task.cancel)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "responses/{response}/", "responses/{response}/unknown", "/responses/{response}", "./responses/{response}",
+        "x/../responses/{response}", "conversations/{conversation}/", "conversations", "responses",
+    ],
+)  # fmt: skip
+def test_unusual_paths_of_responses_are_not_forwarded(world: World, path: str) -> None:
+    # Encoded, because a client would normalise the path.
+    for method in ("GET", "PUT", "PATCH", "OPTIONS"):
+        raw = filled_with(Call(json=path), world.bea).json.replace("..", "%2E%2E").replace("./", "%2E/")
+        answer = world.ask_as("ada", method, f"/v1/{raw}")
+        assert answer.status_code in (307, 404, 405), response_text(answer)
+    assert not world.llm.requests
+
+
+def test_an_item_of_another_user_is_not_named_to_a_shared_upstream(world: World) -> None:
+    refer = [{"type": "item_reference", "id": world.bea["item"]}, {"role": "user", "content": "What is that?"}]
+    answer = world.ask_as("ada", "POST", "/v1/responses", json={"model": "m", "input": refer})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "not_found")
+    assert not world.llm.requests
+    # The caller's own account at the upstream has only the caller's items.
+    headers = {"Authorization": "Bearer sk-mine", "X-API-Key": world.keys["ada"]}
+    assert world.ask("POST", "/v1/responses", json={"model": "m", "input": refer}, headers=headers).is_success

@@ -24,13 +24,13 @@ def record(message: str, **more: Any) -> logging.LogRecord:
     return made
 
 
-def test_no_line_of_text_can_begin_another() -> None:
+def test_a_text_message_cannot_forge_a_line() -> None:
     line = TextFormatter().format(record(FORGED))
     assert len(line.splitlines()) == 1
     assert re.fullmatch(r"\S+ \S+ WARNING away\\r\\n2026.*well\\x1b\[2J\\x85\\u2028", line)
 
 
-def test_a_line_of_json_is_one_object_in_ascii() -> None:
+def test_a_json_line_is_one_ascii_object() -> None:
     line = JsonFormatter().format(record(FORGED, fields={"status": 200}))
     assert line.isascii()
     assert len(line.splitlines()) == 1
@@ -44,7 +44,7 @@ def test_a_line_of_json_is_one_object_in_ascii() -> None:
     assert report["time"].endswith("+00:00")
 
 
-def test_a_traceback_is_part_of_its_object() -> None:
+def test_a_traceback_is_part_of_its_json_object() -> None:
     try:
         raise ValueError("wrong")
     except ValueError as error:
@@ -66,7 +66,7 @@ def requests_in(log: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["logger"] == "recollect.access"]
 
 
-def test_each_request_is_one_object_found_by_its_id_and_nothing_that_was_in_it(server: RecollectServer) -> None:
+def test_each_request_is_logged_with_its_id_and_without_content(server: RecollectServer) -> None:
     body = {"model": "m", "user": "zoe", "messages": [{"role": "user", "content": "My locker is heron-77"}]}
     with server:
         inputs = httpx.get(f"{server.url}/live?q=private", headers={"X-Request-Id": "req-1"})
@@ -82,7 +82,7 @@ def test_each_request_is_one_object_found_by_its_id_and_nothing_that_was_in_it(s
         server.process.terminate()
         assert server.process.wait(30) == 0
     report = {each["request_id"]: each for each in requests_in(server.log)}
-    # One more asked whether it had started.
+    # One more was sent until the server had started.
     assert len(report) == 8
     expected = {"method": "GET", "path": "/live", "route": "/live", "status": 200, "bytes": 15, "whole": True}
     assert expected.items() <= report["req-1"].items()

@@ -28,19 +28,19 @@ from tests.support.api_server import PREFIX, served
 from tests.support.paths import ROOT
 
 HERE = ROOT / "tests" / "support"
-# To make one takes longer than to ask it, and most shapes come again.
+# Building a validator takes longer than using it, and most schemas repeat.
 VALIDATORS: dict[str, Any] = {}
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with ScriptedLLM() as llm, served(tmp_path_factory.mktemp("home"), **_asking(llm)) as client:
+    with ScriptedLLM() as llm, served(tmp_path_factory.mktemp("home"), **_with_llm(llm)) as client:
         yield client
 
 
-def _asking(llm: ScriptedLLM) -> dict[str, str]:
-    """The agent has a model to ask."""
+def _with_llm(llm: ScriptedLLM) -> dict[str, str]:
+    """Return settings with an LLM for the agent."""
     return {"agent_llm": "scripted", "llm_url": llm.base_url}
 
 
@@ -57,7 +57,7 @@ def operations(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def answers(operation: dict[str, Any], *statuses: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What an operation may answer, with the statuses that begin so."""
+    """Yield the answers of an operation whose status has one of these prefixes."""
     for status, answer in operation["responses"].items():
         if status.startswith(statuses or ("",)):
             for kind, content in answer.get("content", {}).items():
@@ -65,14 +65,14 @@ def answers(operation: dict[str, Any], *statuses: str) -> Iterator[tuple[str, di
 
 
 def check(schema: dict[str, Any], shape: dict[str, Any], value: Any) -> None:
-    """Hold a value against a shape."""
+    """Validate a value."""
     existing = json.dumps(shape)
     if existing not in VALIDATORS:
         VALIDATORS[existing] = jsonschema_rs.validator_for({**shape, "components": schema["components"]})
     VALIDATORS[existing].validate(value)
 
 
-def test_every_route_is_described(described: dict[str, Any]) -> None:
+def test_every_route_is_in_the_document(described: dict[str, Any]) -> None:
     report = {name for name, _ in operations(described)}
     routes = routes_of((*API_ROUTERS, *COMPAT_ROUTERS))
     there = {
@@ -85,11 +85,11 @@ def test_every_route_is_described(described: dict[str, Any]) -> None:
     health = {"GET /live", "GET /health", "GET /ready", "GET /version", "GET /metrics"}
     proxy = {name for name in report if name.endswith("/v1/{path}")} | {"POST /v1/chat/completions"}
     assert report == there | spoken | health | proxy
-    # A path and its twin that differs by the slash are one.
+    # No path occurs with and without a slash at its end.
     assert len(described["paths"]) == len({path.rstrip("/") for path in described["paths"]})
 
 
-def test_everything_has_a_name_of_its_own_and_a_group_that_is_described(described: dict[str, Any]) -> None:
+def test_operations_have_unique_ids_and_described_tags(described: dict[str, Any]) -> None:
     names = [operation["operationId"] for _, operation in operations(described)]
     assert len(names) == len(set(names))
     assert all(re.fullmatch("[a-z0-9_]+", name) for name in names)
@@ -99,7 +99,7 @@ def test_everything_has_a_name_of_its_own_and_a_group_that_is_described(describe
     assert [server["url"] for server in described["servers"]] == ["/"]
 
 
-def test_every_parameter_answer_and_error_is_described(described: dict[str, Any]) -> None:
+def test_parameters_answers_and_errors_are_described(described: dict[str, Any]) -> None:
     for name, operation in operations(described):
         assert operation["description"], name
         for parameter in operation.get("parameters", ()):
@@ -117,13 +117,13 @@ def test_every_parameter_answer_and_error_is_described(described: dict[str, Any]
                 assert "Retry-After" in answer["headers"], (name, status)
 
 
-def test_every_error_of_our_own_api_has_one_shape(described: dict[str, Any]) -> None:
+def test_errors_of_the_rest_api_have_one_schema(described: dict[str, Any]) -> None:
     for name, operation in operations(described):
         for status, content in answers(operation, "4", "5") if f" {PREFIX}" in name else ():
             assert content["schema"] == {"$ref": "#/components/schemas/Error"}, (name, status)
 
 
-def test_words_that_are_listed_are_those_there_are(described: dict[str, Any]) -> None:
+def test_enumerations_match_the_code(described: dict[str, Any]) -> None:
     shapes = described["components"]["schemas"]
     categories = shapes["AddMemoryBody"]["properties"]["category"]["enum"]
     assert set(categories) == set(Category) - {Category.TURN, Category.FILE}
@@ -133,20 +133,20 @@ def test_words_that_are_listed_are_those_there_are(described: dict[str, Any]) ->
     assert all(get_extraction_mode(mode) for mode in modes)
 
 
-def test_every_example_of_a_shape_is_one(described: dict[str, Any]) -> None:
+def test_examples_are_valid(described: dict[str, Any]) -> None:
     shapes = described["components"]["schemas"]
     report = {
         name: [shape["example"]] if "example" in shape else shape["examples"]
         for name, shape in shapes.items()
         if shape.keys() & {"example", "examples"}
     }
-    assert {"AddMemoryBody", "SearchBody", "StoredMemory", "SessionMemory", "StoreFact", "Mem0Add"} <= set(report)
+    assert {"AddMemoryBody", "SearchBody", "NewMemory", "NewSessionMemory", "StoreFact", "Mem0Add"} <= set(report)
     for name, examples in report.items():
         for example in examples:
             check(described, {"$ref": f"#/components/schemas/{name}"}, example)
 
 
-def test_every_body_has_an_example(described: dict[str, Any]) -> None:
+def test_every_request_body_has_an_example(described: dict[str, Any]) -> None:
     for name, operation in operations(described):
         for content in operation.get("requestBody", {}).get("content", {}).values():
             if content["schema"]:
@@ -154,23 +154,10 @@ def test_every_body_has_an_example(described: dict[str, Any]) -> None:
 
 
 def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """The part with the shape it points at, one step deep."""
+    """Return the part with the schemas it refers to, one step deep."""
     kinds = part.get("schema", {}).get("anyOf", [part.get("schema", {})])
     shapes = [schema["components"]["schemas"][kind["$ref"].split("/")[-1]] for kind in kinds if "$ref" in kind]
     return {"part": part, "shapes": [{name: shape[name] for name in shape if "example" in name} for shape in shapes]}
-
-
-def test_the_examples_of_the_designs_are_theirs(described: dict[str, Any]) -> None:
-    shapes = described["components"]["schemas"]
-    assert shapes["NewSessionMemory"]["examples"] == [
-        {"content": "User prefers detailed explanations", "type": "preference", "importance": 0.7}
-    ]
-    memory = shapes["SessionMemory"]["examples"][0]
-    assert (memory["memoryContent"], memory["importance"]) == ("The project deadline is March 15th", 0.9)
-    assert shapes["StoredMemory"]["examples"][0]["content"] == "User's budget for Hawaii is $10,000"
-    request = described["paths"]["/v1/responses"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert request["example"]["input"] == "What's my budget for the trip?"
-    assert request["example"]["memory_context"] == {"user_id": "user_456"}
 
 
 def run_schemathesis(server: httpx.Client, cwd: Path, *options: str, timeout_s: float) -> None:
@@ -178,11 +165,11 @@ def run_schemathesis(server: httpx.Client, cwd: Path, *options: str, timeout_s: 
         [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml"), "run"),
             f"http://{server.base_url.netloc.decode()}/openapi.json",
-            # One worker: two of them get into each other's way in the parser of Python.
+            # One worker: two of them interfere with each other.
             *("--no-color", "--warnings", "off", "--workers", "1", *options),
         ],
         env={**os.environ, "PYTHONPATH": f"{HERE}"},
-        # It keeps what it found for the next time.
+        # It stores its findings there.
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -193,42 +180,30 @@ def run_schemathesis(server: httpx.Client, cwd: Path, *options: str, timeout_s: 
 
 
 @pytest.mark.timeout(300)
-def test_schemathesis_finds_nothing_in_a_few_requests_to_each_route(server: httpx.Client, tmp_path: Path) -> None:
+def test_schemathesis_finds_no_error_with_a_few_requests_to_each_route(server: httpx.Client, tmp_path: Path) -> None:
     few = ("--phases", "examples,fuzzing,stateful", "--max-examples", "4", "--generation-deterministic")
     run_schemathesis(server, tmp_path, *few, timeout_s=280)
 
 
 @pytest.mark.api
 @pytest.mark.timeout(3600)
-def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
-    with ScriptedLLM() as llm, served(tmp_path, **_asking(llm)) as server:
+def test_schemathesis_finds_no_error(tmp_path: Path) -> None:
+    with ScriptedLLM() as llm, served(tmp_path, **_with_llm(llm)) as server:
         run_schemathesis(server, tmp_path, "--max-examples", "50", timeout_s=3500)
 
 
-def test_the_commands_of_the_document_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_rest_page_run(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
     commands = "\n".join(SHELL_BLOCK.findall(text)).replace("curl -s", "curl --fail-with-body -sS")
-    # An answer a line, so that each can be looked at.
+    # One answer per line.
     script = "set -euo pipefail\ncurl() { command curl \"$@\" -w '\\n'; }\n" + commands
     with served(tmp_path / "home") as server:
         script = script.replace("http://127.0.0.1:8100", f"http://{server.base_url.netloc.decode()}")
         done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    (
-        stored,
-        results,
-        recalled,
-        remembered,
-        changed,
-        forgotten,
-        history,
-        undone,
-        listed,
-        filtered,
-        imported,
-        *erased,
-    ) = answers
+    stored, results, recalled, remembered, changed, forgotten, history, undone, *rest = answers
+    listed, filtered, imported, *erased = rest
     assert results["results"][0]["id"] == stored["id"]
     assert "$10,000" in recalled["context"]["text"]
     assert remembered["job"]["state"] == "done"
@@ -242,7 +217,7 @@ def test_the_commands_of_the_document_run(tmp_path: Path) -> None:
     assert "event: forget" in done.stdout
 
 
-def test_no_route_waits_for_a_thread_to_be_handed_what_it_declares(tmp_path: Path) -> None:
+def test_all_dependencies_of_routes_are_async(tmp_path: Path) -> None:
     app: Any = make_app(load({"home": tmp_path}, environ={}).settings)
     routes = [route for route in app.routes if hasattr(route, "dependant")]
     assert len(routes) > 100

@@ -24,6 +24,7 @@ from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
 from recollect.wiring import open_service
+from tests.support import auth_samples
 from tests.support.redis_server import RedisServer, running_redis
 
 BY = Author("test")
@@ -52,7 +53,7 @@ def serving(home: Path, **more: Any) -> Iterator[TestClient]:
         yield client
 
 
-async def test_a_bucket_is_used_up_fills_up_again_and_never_overflows(clock: Clock) -> None:
+async def test_a_bucket_empties_refills_and_never_overflows(clock: Clock) -> None:
     bucket = RateLimiter(60, resource="t")
     assert [await bucket.acquire("ann") for _ in range(60)] == [0.0] * 60
     assert await bucket.acquire("ann") == pytest.approx(1.0)
@@ -61,42 +62,42 @@ async def test_a_bucket_is_used_up_fills_up_again_and_never_overflows(clock: Clo
     assert [await bucket.acquire("ann") > 0 for _ in range(3)] == [False, False, True]
     clock.now += 10_000
     assert [await bucket.acquire("ann", 30) > 0 for _ in range(3)] == [False, False, True]
-    # What is more than a minute's worth would never be let through: it takes all of a full one.
+    # A larger request than the limit takes a full bucket, because it could never succeed otherwise.
     clock.now += 60
     assert await bucket.acquire("ann", 1_000_000) == 0.0
 
 
-async def test_names_without_end_do_not_fill_the_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_buckets_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limiter, "_MAX_BUCKETS", 100)
     bucket = RateLimiter(1, resource="t")
-    for number in range(1000):
+    for number in range(101):
         await bucket.acquire(str(number))
-    assert len(bucket._local_buckets) == 100
+    assert [await bucket.acquire(name) > 0 for name in ("100", "50", "0")] == [True, True, False]
 
 
-async def test_a_flood_of_adds_by_one_user_is_refused_and_nobody_else_notices(tmp_path: Path, clock: Clock) -> None:
+async def test_a_flood_of_writes_by_one_user_does_not_affect_others(tmp_path: Path, clock: Clock) -> None:
     service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
     service.write_quota.rate_limiter = RateLimiter(50, resource="t")
     stored = 0
     waits = []
     try:
-        for number in range(100_000):
+        for number in range(5_000):
             try:
                 await service.add(Scope("flood"), MemoryInput(content=f"memory {number}"), by=BY)
                 stored += 1
             except TooFast as error:
                 waits.append(error.retry_after_s)
-            if number % 10_000 == 0:
+            if number % 500 == 0:
                 await service.add(Scope("ann"), MemoryInput(content=f"note {number}"), by=BY)
         stats = {user: (await service.stats(user))["memories"] for user in ("flood", "ann")}
     finally:
         await service.close()
-    assert (stored, len(waits)) == (50, 99_950)
+    assert (stored, len(waits)) == (50, 4_950)
     assert 0 < min(waits) <= max(waits) <= 60
     assert stats == {"flood": 50, "ann": 10}
 
 
-async def test_messages_count_as_many_as_they_are(tmp_path: Path, clock: Clock) -> None:
+async def test_each_message_counts_as_a_write(tmp_path: Path, clock: Clock) -> None:
     service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
     service.write_quota.rate_limiter = RateLimiter(5, resource="t")
     messages = [{"role": "user", "content": "tea"}] * 3
@@ -111,7 +112,7 @@ async def test_messages_count_as_many_as_they_are(tmp_path: Path, clock: Clock) 
         await service.close()
 
 
-def test_a_refused_write_says_when_to_come_again(tmp_path: Path) -> None:
+def test_a_rejected_write_has_a_retry_after_header(tmp_path: Path) -> None:
     with serving(tmp_path, user_writes_per_minute=1) as client:
 
         @client.app.post("/add")  # type: ignore[attr-defined, misc]
@@ -126,7 +127,7 @@ def test_a_refused_write_says_when_to_come_again(tmp_path: Path) -> None:
         assert client.post("/add?user=bob").status_code == 200
 
 
-def test_requests_beyond_the_limit_get_429_but_health_is_always_told(tmp_path: Path) -> None:
+def test_requests_beyond_the_limit_get_429_except_health(tmp_path: Path) -> None:
     with serving(tmp_path, rate_limit_per_minute=2) as client:
         assert [client.get("/v1/models").status_code for _ in range(3)][-1] == 429
         refused = client.get("/v1/models")
@@ -138,22 +139,16 @@ def test_requests_beyond_the_limit_get_429_but_health_is_always_told(tmp_path: P
         assert 'recollect_rate_limited_total{limit="requests"}' in client.get("/metrics").text
 
 
-def test_each_key_has_a_minute_of_its_own(tmp_path: Path) -> None:
-    from recollect.http.auth.caller import Caller
-    from recollect.http.middleware.rate_limit import _client_key
-
-    def key_of(user: str | None) -> str:
-        return _client_key({"client": client, "state": {"caller": Caller(kind="key", name="laptop", user=user)}})
-
-    client = ("10.0.0.1", 5)
-    assert len({key_of("ann"), key_of("bob"), key_of(None), "address 10.0.0.1"}) == 4
-    assert (
-        _client_key({"client": client, "state": {}}) == _client_key({"client": ("10.0.0.1", 6)}) == "address 10.0.0.1"
-    )
-    assert _client_key({"client": None}) == "address "
+def test_each_key_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    with auth_samples.serving(tmp_path, auth="keys", rate_limit_per_minute=1) as client:
+        owners: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"everyone": True}]
+        for owner in owners:
+            headers = auth_samples.bearer(auth_samples.make_key(client, name="laptop", **owner))
+            statuses = [client.get("/whoami?user_id=", headers=headers).status_code for _ in range(2)]
+            assert (statuses[0] != 429, statuses[1]) == (True, 429)
 
 
-async def test_processes_that_share_a_redis_share_the_minute() -> None:
+async def test_processes_with_one_redis_share_the_limit() -> None:
     redis = running_redis()
     async with Redis.from_url(redis.url) as client:
         await client.flushall()
@@ -166,7 +161,7 @@ async def test_processes_that_share_a_redis_share_the_minute() -> None:
     await asyncio.gather(one.close(), other.close())
 
 
-async def test_while_redis_is_frozen_each_process_counts_for_itself() -> None:
+async def test_while_redis_hangs_each_process_counts_alone() -> None:
     redis = RedisServer()
     redis.start()
     link = RedisClient(redis.url, timeout_s=0.1)
@@ -177,7 +172,7 @@ async def test_while_redis_is_frozen_each_process_counts_for_itself() -> None:
         started = perf_counter()
         waits = [await bucket.acquire("ann") for _ in range(500)]
         assert [bool(wait) for wait in waits[:6]] == [False] * 5 + [True]
-        # Three wait for it, then nobody does: all of them would wait for 50 s.
+        # Three requests time out, then Redis is skipped: all of them would take 50 s.
         assert perf_counter() - started < 40
     finally:
         redis.thaw()

@@ -32,7 +32,7 @@ SIGNALLED = pytest.mark.parametrize(
 
 
 def wait_until(true: Callable[[], bool], *, within_s: float = 60) -> float:
-    """Wait for it; gives how long it took."""
+    """Wait for a condition; return how long it took."""
     started = time.monotonic()
     while not true():
         assert time.monotonic() - started < within_s
@@ -41,20 +41,20 @@ def wait_until(true: Callable[[], bool], *, within_s: float = 60) -> float:
 
 
 def stream(server: RecollectServer, until: Path) -> AbstractContextManager[httpx.Response]:
-    """An answer that begins at once and ends when that file is there."""
+    """Open an answer that begins at once and ends when the file exists."""
     return httpx.stream("GET", f"{server.url}/stream", params={"until": str(until)}, timeout=60)
 
 
 def is_gone(process: int) -> bool:
     try:
-        # One that has ended and whose parent has not looked yet still has a number.
+        # A zombie still has a process id.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
 
 
 @SIGNALLED
-def test_told_to_stop_it_accepts_nothing_new_and_ends_what_is_under_way(
+def test_a_signal_stops_accepting_and_lets_requests_finish(
     tmp_path: Path, stop: signal.Signals, workers: str
 ) -> None:
     end = tmp_path / "end"
@@ -63,7 +63,7 @@ def test_told_to_stop_it_accepts_nothing_new_and_ends_what_is_under_way(
             parts = answer.iter_raw()
             assert next(parts) == b"begun\n"
             server.process.send_signal(stop)
-            # A second is promised; a machine that is busy with other tests is given more.
+            # It takes less than a second; more on a busy machine.
             wait_until(server.is_refused, within_s=20)
             assert server.process.poll() is None
             end.touch()
@@ -72,7 +72,7 @@ def test_told_to_stop_it_accepts_nothing_new_and_ends_what_is_under_way(
         assert "Traceback" not in server.log
 
 
-def test_what_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
+def test_requests_are_cut_off_after_the_stop_timeout(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text("stop_within_s = 1\n")
@@ -83,7 +83,7 @@ def test_what_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
 
 
 @SIGNALLED
-def test_told_twice_it_ends_at_once(tmp_path: Path, stop: signal.Signals, workers: str) -> None:
+def test_a_second_signal_stops_at_once(tmp_path: Path, stop: signal.Signals, workers: str) -> None:
     server = RecollectServer(tmp_path / "home", "--workers", workers, command=SLOW)
     with server, stream(server, Path("/never")) as answer:
         assert next(answer.iter_raw()) == b"begun\n"
@@ -94,7 +94,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path, stop: signal.Signals, worker
 
 
 def processes_of(server: RecollectServer) -> set[int]:
-    """The processes that answer; each question is a new connection, which any of them may take."""
+    """Return the two processes that answer; each request is a new connection, which any of them may accept."""
     results: set[int] = set()
 
     def both() -> bool:
@@ -108,7 +108,7 @@ def processes_of(server: RecollectServer) -> set[int]:
     return {each for each in results if not is_gone(each)}
 
 
-def test_several_processes_serve_one_that_dies_is_replaced_and_none_is_left_behind(tmp_path: Path) -> None:
+def test_a_process_that_dies_is_replaced_and_none_outlives_the_supervisor(tmp_path: Path) -> None:
     with RecollectServer(tmp_path / "home", "--workers", "2", command=SLOW) as server:
         first = processes_of(server)
         os.kill(min(first), signal.SIGKILL)
@@ -116,12 +116,12 @@ def test_several_processes_serve_one_that_dies_is_replaced_and_none_is_left_behi
         second = processes_of(server)
         assert max(first) in second
         assert server.process.pid not in first | second
-        # With nobody left to watch them they stop by themselves.
+        # Without the supervisor they stop by themselves.
         server.process.kill()
         wait_until(lambda: all(map(is_gone, second)))
 
 
-def test_a_server_that_cannot_start_says_so_and_ends(tmp_path: Path) -> None:
+def test_a_failed_start_is_reported(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "recollect.db").write_bytes(b"this is no ledger" * 1000)
@@ -135,21 +135,13 @@ def test_a_server_that_cannot_start_says_so_and_ends(tmp_path: Path) -> None:
 def make_certificate(folder: Path, *options: str) -> tuple[Path, Path]:
     certificate, key = folder / "cert.pem", folder / "key.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
-    made = [
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    ]
-    subprocess.run(["openssl", "req", "-x509", *made, *subject, *options], check=True, capture_output=True)
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *kind, *files, *subject, *options], check=True, capture_output=True)
     return certificate, key
 
 
-def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
+def test_a_certificate_enables_https(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
     options = ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key))
     options += ("--ssl-keyfile-password", "open sesame")
@@ -168,7 +160,7 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
         assert server.process.wait(60) == 0
 
 
-def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_an_unusable_certificate_is_rejected_before_the_start(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
     for inputs, line in (
         ({"ssl_keyfile": str(key)}, "needs ssl_certfile"),
@@ -180,12 +172,7 @@ def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp
             check_settings(load({"home": tmp_path, **inputs}, environ={}).settings)
 
 
-def test_a_ledger_in_memory_is_not_shared_by_processes(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match="belongs to one process"):
-        check_settings(load({"home": tmp_path, "database": "memory:", "server_processes": 2}, environ={}).settings)
-
-
-def test_a_taken_port_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with (
         bind_sockets("127.0.0.1", 0) as taken,
         pytest.raises(Unavailable, match=f"port {taken.port}: Address already in use"),
@@ -195,7 +182,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         bind_sockets("no.such.host.invalid", 0)
 
 
-def test_an_address_is_written_as_clients_write_it() -> None:
+def test_the_url_of_a_server_can_be_used_by_clients() -> None:
     with socket.create_server(("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
         assert BoundSockets([bound], "::1").url() == f"http://[::1]:{port}"
@@ -204,7 +191,7 @@ def test_an_address_is_written_as_clients_write_it() -> None:
         assert {each.getsockname()[1] for each in listening.sockets} == {listening.port}
 
 
-def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path: Path) -> None:
+def test_the_access_log_has_a_line_for_each_request_without_content(tmp_path: Path) -> None:
     end = tmp_path / "end"
     end.touch()
     with RecollectServer(tmp_path / "home", command=SLOW) as server:
@@ -224,7 +211,7 @@ def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path
         assert not re.search("secret|alex|private|evil|until", server.log)
 
 
-def test_the_log_of_requests_can_be_switched_off(tmp_path: Path) -> None:
+def test_the_access_log_can_be_switched_off(tmp_path: Path) -> None:
     with RecollectServer(tmp_path / "home", "--no-access-log") as server:
         server.process.terminate()
         assert server.process.wait(60) == 0
@@ -232,52 +219,41 @@ def test_the_log_of_requests_can_be_switched_off(tmp_path: Path) -> None:
         assert "INFO" in server.log
 
 
-def test_a_body_without_a_length_is_refused_once_it_is_too_large(tmp_path: Path) -> None:
+def test_bodies_beyond_the_limit_are_cut_off(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text("max_body_mb = 1\n")
+    chunk = b"x" * 65_536
     with RecollectServer(home, command=SLOW) as server:
-
-        def megabytes(count: int) -> list[bytes]:
-            return [b"x" * 65_536] * (16 * count)
-
-        assert httpx.post(f"{server.url}/length", content=iter(megabytes(1)), timeout=60).json() == 1 << 20
-        for content in (iter(megabytes(50)), b"".join(megabytes(50))):
-            refused = httpx.post(f"{server.url}/length", content=content, timeout=60)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (413, "TooLarge")
+        url = f"{server.url}/length"
+        assert httpx.post(url, content=iter([chunk] * 16), timeout=60).json() == 1 << 20
+        for content in (iter([chunk] * 800), chunk * 800):
+            answer = httpx.post(url, content=content, timeout=60)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "TooLarge")
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(60)
+            client.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            sent = 0
+            with suppress(BrokenPipeError, ConnectionResetError):
+                while sent < 1 << 30:
+                    client.sendall(b"10000\r\n" + chunk + b"\r\n")
+                    sent += len(chunk)
+            assert 1 << 20 < sent < 1 << 30
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.settimeout(60)
+            head = b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\n"
+            client.sendall(head + b"Expect: 100-continue\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 413"
         assert httpx.get(f"{server.url}/live", timeout=60).status_code == 200
 
 
-def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "config.toml").write_text("max_body_mb = 1\n")
-    with (
-        RecollectServer(home, command=SLOW) as server,
-        socket.create_connection(("127.0.0.1", server.port)) as client,
-    ):
-        client.settimeout(60)
-        client.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
-        chunk, sent = b"10000\r\n" + b"x" * 65_536 + b"\r\n", 0
-        with suppress(BrokenPipeError, ConnectionResetError):
-            while sent < 1 << 30:
-                client.sendall(chunk)
-                sent += len(chunk)
-        assert 1 << 20 < sent < 1 << 30
+def test_settings_that_cannot_be_served_are_rejected(tmp_path: Path) -> None:
+    def check(**settings: object) -> None:
+        check_settings(load({"home": tmp_path, "port": 8100, **settings}, environ={}).settings)
 
-
-def test_a_client_that_asks_first_is_refused_before_it_sends(tmp_path: Path) -> None:
-    with RecollectServer(tmp_path / "home") as server, socket.create_connection(("127.0.0.1", server.port)) as client:
-        client.settimeout(60)
-        head = b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n"
-        client.sendall(head)
-        assert client.recv(12) == b"HTTP/1.1 413"
-
-
-def test_a_server_that_would_be_sent_its_own_chats_refuses_to_start(tmp_path: Path) -> None:
     for url in ("http://127.0.0.1:8100/v1", "http://localhost:8100/v1"):
         with pytest.raises(InvalidSettings, match="this server itself"):
-            check_settings(load({"home": tmp_path, "upstream_url": url, "port": 8100}, environ={}).settings)
-    check_settings(
-        load({"home": tmp_path, "upstream_url": "http://127.0.0.1:8101/v1", "port": 8100}, environ={}).settings
-    )
+            check(upstream_url=url)
+    check(upstream_url="http://127.0.0.1:8101/v1")
+    with pytest.raises(InvalidSettings, match="belongs to one process"):
+        check(database="memory:", server_processes=2)

@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_the_page_takes_everything_from_here(server: httpx.Client) -> None:
+def test_the_page_loads_local_files_only(server: httpx.Client) -> None:
     root = f"http://{server.base_url.netloc.decode()}"
     page = server.get(f"{root}/docs")
     policy = page.headers["content-security-policy"]
@@ -49,7 +49,7 @@ async def _click(browser: Browser, selector: str) -> None:
 
 
 async def _authorize(browser: Browser, key: str) -> None:
-    """Type a key into the first of the fields for one, as a person does."""
+    """Enter a key in the first field for one."""
     await _click(browser, ".auth-wrapper .btn.authorize")
     field = ".auth-container input"
     await _wait_for(browser, field)
@@ -64,7 +64,7 @@ async def _authorize(browser: Browser, key: str) -> None:
 
 
 async def _executed(browser: Browser) -> str:
-    """The status of what the page asks for us."""
+    """Send the request of the page and return the status."""
     answered = f"{TRY} .live-responses-table tr.response .response-col_status"
     await _click(browser, f"{TRY} .execute")
     await _wait_for(browser, answered)
@@ -80,8 +80,7 @@ async def _key(home: Path) -> str:
 
 
 @pytest.mark.browser
-async def test_a_browser_shows_a_key_and_asks(tmp_path: Path) -> None:
-    """With authentication the page itself is open to all, and what it asks carries the key that was typed in."""
+async def test_a_browser_sends_requests_with_the_entered_key(tmp_path: Path) -> None:
     with served(tmp_path / "home", auth="keys") as server:
         root = f"http://{server.base_url.netloc.decode()}"
         key = await _key(tmp_path / "home")

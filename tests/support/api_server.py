@@ -17,7 +17,7 @@ PREFIX = "/recollect/v1"
 
 @contextmanager
 def served(home: Path, **settings: Any) -> Iterator[httpx.Client]:
-    """Run a server on a home; yield a client of the user alex."""
+    """Run a server and return a client of the user alex."""
     with (
         run_embedded_server(load({"home": home, **settings}, environ={}).settings) as url,
         client_of("alex", url) as client,
@@ -44,13 +44,13 @@ def add(client: httpx.Client, content: str, **fields: Any) -> dict[str, Any]:
 
 
 def contents(answer: httpx.Response) -> list[str]:
-    """Return the texts of the results."""
+    """Return the texts of the results of an answer."""
     assert answer.status_code == 200, answer.text
     return [each["memory"] for each in answer.json()["results"]]
 
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:
-    """Return status, code and message of an error in our format."""
+    """Return the status, code and message of an error of the REST API."""
     error = answer.json()["error"]
     assert {"code", "message", "retryable"} <= set(error)
     return answer.status_code, error["code"], error["message"]

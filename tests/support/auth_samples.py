@@ -14,14 +14,15 @@ from fastapi.testclient import TestClient
 from recollect.config.settings import load
 from recollect.http.app import make_app
 from recollect.http.auth.caller import CallerDep
+from recollect.model.key import new_key
 
 OUTSIDE = "203.0.113.7"
 HERE = "http://127.0.0.1"
 
 
 def app_of(home: Path, **settings: Any) -> FastAPI:
-    """Return the application with a route that returns the caller and the user."""
-    # The upstream receives only requests of callers.
+    """Return the application with a route that returns the caller and the scope."""
+    # Only requests of callers reach the upstream.
     app = make_app(load({"home": home, "learn_with_upstream": False, **settings}, environ={}).settings)
 
     @app.get("/whoami")
@@ -34,7 +35,7 @@ def app_of(home: Path, **settings: Any) -> FastAPI:
 
 @contextmanager
 def serving(home: Path, *, peer: str = "127.0.0.1", **settings: Any) -> Iterator[TestClient]:
-    """Return a client of a server with these settings, from some address."""
+    """Run a server with these settings and return a client with this address."""
     with TestClient(app_of(home, **settings), client=(peer, 4711), base_url=HERE) as client:
         yield client
 
@@ -44,7 +45,7 @@ def make_key(client: TestClient, **options: Any) -> str:
     keyring = client.app.state.service.api_keys  # type: ignore[attr-defined]
 
     async def make() -> str:
-        return str((await keyring.add(**options)).text)
+        return str((await keyring.add(new_key(**options))).text)
 
     return client.portal.call(make)  # type: ignore[union-attr]
 

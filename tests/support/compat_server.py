@@ -18,11 +18,11 @@ UNKNOWN = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
 
 @contextmanager
 def served(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Iterator[TestClient]:
-    """Yield a client of a server with these settings."""
+    """Run a server with these settings and return a client of it."""
     with TestClient(make_app(settings(home, llm, **more)), base_url="http://127.0.0.1") as client:
         yield client
 
 
 def broken(client: TestClient) -> None:
-    """Make the ledger unavailable."""
+    """Close the ledger, so that it does not answer."""
     client.portal.call(client.app.state.service._ledger.close)  # type: ignore[union-attr, attr-defined]

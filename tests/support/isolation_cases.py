@@ -1,6 +1,6 @@
-"""How a case of the isolation matrix is written: one way to call a route.
+"""The cases of the isolation tests: ways to call each route.
 
-Words in braces stand for what is the owner's:
+Names in braces are replaced by ids and names of the owner:
 
 - {user} {project} {session} {memory} {fact} {turn} {review} {key} {entry}
 - {own} a memory that lives in the session, {gone} a forgotten one, {episode} {erased}
@@ -9,15 +9,15 @@ Words in braces stand for what is the owner's:
 
 `test_isolation.py` makes each call
 
-- with the key of a stranger: the status must be one of `answers`, nothing of the owner may be in the answer or reach
-  an endpoint, and nothing of theirs may have changed;
-- with ids that nobody has: the answer must be the same but for the ids;
-- without a key, and with a wrong one: 401, in the shape of errors that the door has;
-- with the owner's own key: it must work, or the case would prove nothing;
-- with a key of the owner's for another project: nothing of this project may be in the answer or change, and what is
-  there must be answered like what is not; 403 where it concerns the `whole` user;
-- with a key that may only read (if it `writes`) or only write (if it `reads`), and one that is no admin's (if it is
-  for an `admin`): 403.
+- with the key of a stranger: the status must be one of `answers`, and nothing of the owner may be in the answer,
+  reach an upstream or change;
+- with ids that nobody has: the answer must be the same except for the ids;
+- without a key, and with a wrong one: 401, in the error format of the API;
+- with the owner's key: it must succeed, or the case would prove nothing;
+- with a key of the owner for another project: nothing of this project may be in the answer or change, and ids of this
+  project must be answered like unknown ones; 403 where it concerns the `whole` user;
+- with a key that may only read (if the call `writes`) or only write (if it `reads`), and one that is no admin's (if
+  it is for an `admin`): 403.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-# The stranger is refused, or finds nothing of that id.
+# The stranger may not do it, or the id is not found.
 REFUSED = (403, 404)
 ANY = tuple(range(200, 500))
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -42,11 +42,11 @@ class Call:
     json: Any = None
     # A body that is no JSON.
     content: str | None = None
-    # What a stranger is answered; 200 where that is about the stranger's own.
+    # The statuses for a stranger; 200 where the call concerns the stranger's own memories.
     answers: tuple[int, ...] = REFUSED
-    # What the owner is answered.
+    # The statuses for the owner.
     owner: tuple[int, ...] = (200, 201, 202, 204)
-    # Whether it needs the right to read, to write, or a key for everything.
+    # Whether it needs permission to read, to write, or an admin key.
     reads: bool = False
     writes: bool = False
     admin: bool = False
@@ -65,7 +65,7 @@ GATEWAY = {"x-authz-user-id": "{user}"}
 
 
 def named(call: Call, *, mine: tuple[int, ...] = MINE) -> list[Call]:
-    """The call about the owner by name, in the query and as a gateway would, and about the stranger's own."""
+    """Return the call naming the owner in the query and in a gateway's header, and for the stranger."""
     return [
         replace(call, query={**call.query, "user_id": "{user}"}, answers=(403,)),
         replace(call, headers=GATEWAY, answers=(403,)),
@@ -74,12 +74,12 @@ def named(call: Call, *, mine: tuple[int, ...] = MINE) -> list[Call]:
 
 
 def naming_owner(call: Call, field: str, *, mine: tuple[int, ...] = MINE) -> list[Call]:
-    """The call whose body names the owner, and the same about the stranger's own."""
+    """Return the call whose body names the owner, and the same for the stranger's own memories."""
     return [replace(call, json={**call.json, field: "{user}"}, answers=(403,)), replace(call, answers=mine)]
 
 
 def by_id(call: Call, *ids: str, name: str = "memory_id") -> list[Call]:
-    """The call with ids of the owner's."""
+    """Return the call with ids of the owner."""
     return [replace(call, path={**call.path, name: id}, answers=(404,)) for id in ids]
 
 
@@ -147,7 +147,7 @@ REACT: Cases = {
 
 _SAY = {"messages": [{"role": "user", "content": "The budget is 1"}], "infer": False}
 _WHO = {"user_id": "{user}"}
-# An owner who is bound to a user may not name another kind of owner, and nobody may name another user.
+# A caller limited to a user may not name another user.
 _ADD = [
     *naming_owner(Call(json={**_SAY, "run_id": "{session}"}, **ADD), "user_id"),
     Call(json={**_SAY, "filters": _WHO}, answers=(403,), **ADD),
@@ -216,10 +216,6 @@ MEM0: Cases = {
 }
 
 
-def _twin(route: str) -> str:
-    return route[:-1] if route.endswith("/") else f"{route}/"
-
-
 _AGENT = {"question": "What do you know about the budget?", "enable_memory": True}
 _IN_DIARY = {"collection": "{project}", "conversation_id": "{session}"}
 AGENT: Cases = {
@@ -233,11 +229,6 @@ AGENT: Cases = {
     ],
 }
 
-_COMPAT_ROUTES = {**MEMORY, **SESSIONS, **REACT, **MEM0, **AGENT}
-# The same function answers: that it is reached in the same way needs one case.
-COMPAT: Cases = {**_COMPAT_ROUTES, **{_twin(route): calls[:1] for route, calls in _COMPAT_ROUTES.items()}}
-
-
 WRITE_ONLY: dict[str, Any] = {"writes": True}
 USER = {"X-Memory-User": "{user}"}
 PLACE = {"X-Memory-Project": "{project}", "X-Memory-Session": "{session}"}
@@ -247,7 +238,7 @@ ASK = {"model": "m", "input": "What do you know about the budget?", "memory_hits
 
 
 def names(call: Call) -> list[Call]:
-    """The call with a body that names the owner, in every way there is."""
+    """Return the call with bodies that name the owner in every possible way."""
     report = [
         {"user": "{user}"},
         {"metadata": {"user_id": "{user}"}},
@@ -258,10 +249,10 @@ def names(call: Call) -> list[Call]:
 
 
 def by_stored_id(call: Call) -> list[Call]:
-    """The call about something that is kept, by its id alone, and with the owner's name."""
+    """Return the call for a stored item, by its id alone and with the owner's name."""
     by_query = replace(call, query={**call.query, "user": "{user}"}, answers=(403,))
     ways = [replace(call, answers=(404,)), replace(call, headers=USER, answers=(403,))]
-    # What has a body says it there.
+    # A request with a body names the user there.
     return ways if call.json is not None else [*ways, by_query]
 
 
@@ -277,7 +268,7 @@ _RESPONSE = Call(path={"response_id": "{response}"})
 _CONVERSATION = Call(path={"conversation_id": "{conversation}"})
 _ITEM = Call(path={"conversation_id": "{conversation}", "item_id": "{item}"})
 _NEW_ITEMS = {"items": [{"type": "message", "role": "user", "content": "Hello"}]}
-# Memory has no part in these; what the endpoint answers is its business.
+# Forwarded unchanged: the upstream decides the answer.
 _PASSED_ON = [Call(path={"path": "models"}, answers=ANY, owner=ANY)]
 
 OPENAI: Cases = {
@@ -302,7 +293,7 @@ OPENAI: Cases = {
     ],
     "GET /v1/responses/{response_id}": by_stored_id(replace(_RESPONSE, reads=True)),
     "DELETE /v1/responses/{response_id}": by_stored_id(replace(_RESPONSE, writes=True)),
-    # The owner is told that it is over.
+    # The response is complete, so that it cannot be cancelled.
     "POST /v1/responses/{response_id}/cancel": by_stored_id(replace(_RESPONSE, writes=True, owner=(400,))),
     "GET /v1/responses/{response_id}/input_items": by_stored_id(replace(_RESPONSE, reads=True)),
     "POST /v1/conversations": [
@@ -328,14 +319,11 @@ V1 = "/recollect/v1"
 PERSON = {**USER, "X-Memory-Actor": "person"}
 
 LINE = '{"id": "{memory}", "memory": "mine now", "user_id": "{user}", "project_id": "{project}"}\n'
-# Those that many calls have in common.
-
-
 WHOLE: dict[str, Any] = {"whole": True}
 
 
 def placed(call: Call, *, mine: tuple[int, ...] = (200,)) -> list[Call]:
-    """The call about the owner by name, in both ways, and about the stranger's own place of the same names."""
+    """Return the call naming the owner in header and query, and for the stranger's own scope with the same names."""
     return [
         replace(call, headers={**call.headers, **USER}, answers=(403,)),
         replace(call, query={**call.query, "user_id": "{user}", "project_id": "{project}"}, answers=(403,)),
@@ -344,13 +332,13 @@ def placed(call: Call, *, mine: tuple[int, ...] = (200,)) -> list[Call]:
 
 
 def of_user(call: Call, *, mine: tuple[int, ...] = (200,)) -> list[Call]:
-    """The call about all of the owner by name, and about all of the stranger."""
+    """Return the call for the whole owner by name, and for the whole stranger."""
     call = replace(call, whole=True)
     return [replace(call, headers={**call.headers, **USER}, answers=(403,)), replace(call, answers=mine)]
 
 
 def by_memory_id(call: Call, id: str = "{memory}", *, name: str = "memory_id") -> list[Call]:
-    """The call with the owner's id, and with their name as well."""
+    """Return the call with the owner's id, and with their name as well."""
     call = replace(call, path={name: id})
     return [replace(call, answers=(404,)), replace(call, headers={**call.headers, **USER}, answers=(403,))]
 
@@ -370,7 +358,7 @@ _REPLAY = {"erasures": [{"id": "{job}", "at": "2026-01-01T00:00:00Z", "user": "x
 _RUN = {"goal": "Plan it", "steps": [{"kind": "action", "content": "looked"}], "answer": "done", "success": True}
 _APPROVE = [
     Call(path={"memory_id": "{review}"}, headers=PERSON, answers=(403,), writes=True, admin=True),
-    # A program approves nothing, whoever's it is.
+    # Programs may not approve.
     Call(path={"memory_id": "{review}"}, answers=(404, 409), owner=(409,), **CHANGE),
 ]
 
@@ -409,7 +397,7 @@ OWN: Cases = {
     f"POST {V1}/recall": placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
     f"POST {V1}/remember": [
         *placed(Call(json={"messages": "I like tea"}, **ADD)),
-        # The same key and words as the owner's: it is the stranger's own request.
+        # The same idempotency key and text as the owner's: it is the stranger's own request.
         *placed(Call(json={"messages": "My budget is 10,000 dollars"}, headers={"Idempotency-Key": "k"}, **ADD)),
     ],
     f"GET {V1}/turns": placed(Call(**READ)),
@@ -441,7 +429,7 @@ OWN: Cases = {
     f"GET {V1}/export": [*placed(Call(**READ)), *placed(Call(query={"sessions": False}, **READ))],
     f"POST {V1}/import": [
         Call(content=LINE, headers={**NDJSON, **USER}, answers=(403,), **ADD, **WHOLE),
-        # It becomes the stranger's own, and the owner's stays as it is; nobody can tell that the id is taken.
+        # The import is the stranger's own; the answer does not reveal that the id exists.
         Call(content=LINE, headers=NDJSON, answers=(200,), **ADD, **WHOLE),
     ],
     f"POST {V1}/erase": _ERASE,
@@ -464,21 +452,25 @@ OWN: Cases = {
 
 CASES: Cases = {
     **OWN,
-    **COMPAT,
+    **MEMORY,
+    **SESSIONS,
+    **REACT,
+    **MEM0,
+    **AGENT,
     **OPENAI,
-    # Whoever has a key may read the numbers of the server; nobody's name or words are among them.
+    # Metrics contain no names or texts.
     "GET /metrics": [Call(answers=(200,))],
     "HEAD /metrics": [Call(answers=(200,))],
 }
 
 EXEMPT: dict[str, str] = {
-    "GET /live": "only says that the process is there",
-    "GET /health": "tells how the server is set up",
-    "GET /ready": "tells whether the ledger answers",
-    "GET /version": "tells what runs here",
-    **{f"HEAD /{path}": "tells less than GET does" for path in ("live", "health", "ready", "version")},
+    "GET /live": "only says that the process is alive",
+    "GET /health": "returns the configuration of the server",
+    "GET /ready": "returns whether the ledger answers",
+    "GET /version": "returns the version",
+    **{f"HEAD /{path}": "returns less than GET" for path in ("live", "health", "ready", "version")},
     "GET /openapi.json": "describes the routes",
-    "GET /docs": "shows that description",
+    "GET /docs": "shows the description of the routes",
     "GET /docs/start.js": "is a part of that page",
     "GET /docs/swagger-ui-bundle.js": "is a part of that page",
     "GET /docs/swagger-ui.css": "is a part of that page",

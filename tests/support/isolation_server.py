@@ -1,4 +1,4 @@
-"""A server, somebody who has something to hide on it, and keys of hers and of a stranger's."""
+"""A server with a user whose memories contain a canary, and keys of this user and of a stranger."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from recollect.config.settings import load
+from recollect.errors import NotFound
 from recollect.http.app import make_app
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target, user_digest
@@ -38,12 +39,12 @@ from tests.support.isolation_cases import Call
 CANARY = "canaryQXZJ"
 BY = Author("test")
 _NUMBERS = count(1)
-# What reading notes behind the answer.
+# What reading records in the background.
 _NOTED = ("access_count", "last_accessed_at")
 
 
 class _FromAnywhere:
-    """The application as asked from an address a request: wrong keys are counted by address."""
+    """The application with another client address for each request, because wrong keys are counted by address."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -65,9 +66,9 @@ class World:
     llm: ScriptedLLM
     bea: dict[str, str] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
-    # All of Bea's when she settled, and whether it is known to be the same still.
+    # All of Bea's at the start, and whether it is known to be unchanged.
     before: dict[str, Any] = field(default_factory=dict)
-    is_same: bool = False
+    is_unchanged: bool = False
 
     @property
     def service(self) -> Service:
@@ -76,17 +77,17 @@ class World:
 
     @property
     def secret(self) -> Scope:
-        """Where Bea's secrets are."""
+        """The session that has the canary."""
         return Scope(self.bea["user"], "secret", "diary")
 
     def run(self, function: Any, *args: Any) -> Any:
-        """What a coroutine of the service's gives."""
+        """Call a coroutine function in the server's loop and return its result."""
         return self.client.portal.call(function, *args)  # type: ignore[union-attr]
 
     def call(self, route: str, call: Call, key: str | None, ids: dict[str, str] | None = None) -> Response:
-        """The answer to a call with somebody's key."""
+        """Return the answer to a call with a key; `ids` replace Bea's."""
         method, path = route.split(" ", 1)
-        self.is_same = False
+        self.is_unchanged = False
         filled = filled_with(call, self.bea if ids is None else ids)
         path = re.sub(r"{(\w+)(?::\w+)?}", lambda found: filled.path[found[1]], path)
         headers = {**filled.headers, **({} if key is None else bearer(key))}
@@ -96,15 +97,15 @@ class World:
         return self.ask(method, path, params=filled.query, headers=headers, **body)
 
     def ask(self, method: str, path: str, **more: Any) -> Response:
-        """An answer; asked within the server's own loop, because thousands are."""
+        """Send a request within the server's own loop, because there are thousands of them."""
         return self.run(lambda: self.http.request(method, path, **more))  # type: ignore[no-any-return]
 
     def ask_as(self, key: str, method: str, path: str, **more: Any) -> Response:
-        """An answer to one of the keys."""
+        """Send a request with one of the keys."""
         return self.ask(method, path, headers={**bearer(self.keys[key]), **more.pop("headers", {})}, **more)
 
-    def meet(self) -> None:
-        """A stranger whom nobody has met before; nobody has asked the endpoint anything yet."""
+    def add_stranger(self) -> None:
+        """Replace Ada by a new user with a key, and clear the requests of the upstream."""
         self.llm.clear()
         name = f"ada-{next(_NUMBERS)}"
 
@@ -115,19 +116,27 @@ class World:
         self.keys["ada"] = self.run(add)
 
     def of_bea(self) -> dict[str, Any]:
-        """All there is of Bea's, but for what lives in another project."""
+        """Return everything of Bea's outside of the other project."""
         return self.run(_all_of, self.service, self.bea)  # type: ignore[no-any-return]
 
-    def settle(self) -> None:
-        """A new Bea."""
-        self.bea, self.keys = self.run(_settle, self.service)
-        self.before, self.is_same = self.of_bea(), True
+    def replace_bea(self) -> None:
+        """Replace Bea by a new user with the same memories."""
+        self.bea, self.keys = self.run(_add_bea, self.service)
+        self.before, self.is_unchanged = self.of_bea(), True
 
-    def check_same(self) -> None:
-        """Nothing of Bea's has changed since she settled."""
-        self.is_same = False
+    def restore(self) -> None:
+        """Replace Bea if anything of hers was changed."""
+        if not self.is_unchanged:
+            try:
+                self.check_unchanged()
+            except (AssertionError, NotFound):
+                self.replace_bea()
+
+    def check_unchanged(self) -> None:
+        """Check that everything of Bea's is as it was at the start."""
+        self.is_unchanged = False
         assert self.of_bea() == self.before
-        self.is_same = True
+        self.is_unchanged = True
 
 
 async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
@@ -158,7 +167,7 @@ async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
 
 
 def filled_with(call: Call, ids: dict[str, str]) -> Call:
-    """The call with ids in the place of what stands for them."""
+    """Return the call with ids in place of their names in braces."""
 
     def fill(value: Any) -> Any:
         if value == "{entry}":
@@ -180,16 +189,16 @@ def filled_with(call: Call, ids: dict[str, str]) -> Call:
 
 
 def mem0_id(id: str, user: str) -> str:
-    """The id as mem0's routes give it to a key for everyone."""
+    """Return the id that mem0's routes return to a key for everyone."""
     return f"{id}.{urlsafe_b64encode(user.encode()).decode().rstrip('=')}"
 
 
-async def _settle(service: Service) -> tuple[dict[str, str], dict[str, str]]:
-    """Give Bea something to hide, and keys."""
+async def _add_bea(service: Service) -> tuple[dict[str, str], dict[str, str]]:
+    """Add a user with memories that contain the canary; return their ids and the keys."""
     bea = f"bea-{next(_NUMBERS)}"
     ids = {"user": bea, "project": "secret", "session": "diary"}
     ids |= await _memories(service, Scope(bea, "secret"))
-    ids |= await _talks(service, Scope(bea, "secret", "diary"))
+    ids |= await _turns(service, Scope(bea, "secret", "diary"))
     ids |= await _responses(service, Scope(bea, "secret", "diary"))
     ids["mem0"] = mem0_id(ids["memory"], bea)
     ids["entry"] = str((await service.history(Scope(bea, "secret")))[0].id)
@@ -229,7 +238,7 @@ async def _memories(service: Service, project: Scope) -> dict[str, str]:
     return {**{name: outcome.id for name, outcome in report.items()}, "review": waiting}
 
 
-async def _talks(service: Service, diary: Scope) -> dict[str, str]:
+async def _turns(service: Service, diary: Scope) -> dict[str, str]:
     past = replace(diary, session=f"{CANARY} talk")
     remembered = await service.remember(past, f"The budget of {CANARY} was 8,000 dollars", by=BY)
     erased = remembered.turns[0].id
@@ -268,14 +277,14 @@ async def _responses(service: Service, diary: Scope) -> dict[str, str]:
 
 @contextmanager
 def served(home: Path, **more: Any) -> Iterator[World]:
-    """A world on a server of its own."""
+    """Run a server with Bea's memories."""
     with ScriptedLLM() as llm:
         settings = {
             "home": home,
             "database": "memory:",
             "auth": "keys",
             "worker": False,
-            # Only what callers ask for arrives at the endpoint.
+            # Only requests of callers reach the upstream.
             "learn_with_upstream": False,
             "upstream_url": llm.base_url,
             "agent_llm": "scripted",
@@ -287,15 +296,15 @@ def served(home: Path, **more: Any) -> Iterator[World]:
         with TestClient(app) as client:  # type: ignore[arg-type]
             http = AsyncClient(transport=transport, base_url=HERE, trust_env=False)
             world = World(client, http, llm)
-            world.settle()
+            world.replace_bea()
             yield world
 
 
 def response_text(answer: Response) -> str:
-    """All that an answer says, as it came."""
+    """Return status, headers and body of an answer."""
     return f"{answer.status_code} {dict(answer.headers)} {answer.content.decode(errors='replace')}"
 
 
 def sent(llm: ScriptedLLM) -> str:
-    """All that an endpoint was told."""
+    """Return everything that was sent to the upstream."""
     return " ".join(f"{json.dumps(request.json)} {dict(request.headers)}" for request in llm.requests)

@@ -20,7 +20,7 @@ from recollect.http.errors import install_error_handlers
 from recollect.http.health import health_router
 from recollect.http.health_monitor import HealthMonitor
 from recollect.http.middleware.access_log import AccessLogMiddleware
-from recollect.http.middleware.host_guard import HostGuardMiddleware, host_guard_config
+from recollect.http.middleware.host_guard import HostGuardMiddleware
 from recollect.http.middleware.rate_limit import RateLimitMiddleware, RateLimits
 from recollect.http.openapi import install_openapi
 from recollect.http.proxy.resilience import ResilientMemory
@@ -102,7 +102,7 @@ def make_app(settings: Settings) -> FastAPI:
     # The middleware that is added last runs first: the access log sees every request.
     app.add_middleware(ChatFastPath, proxy)
     app.add_middleware(RateLimitMiddleware, rate_limits, formats)
-    app.add_middleware(AuthMiddleware, rules=rules, error_formats=formats)
-    app.add_middleware(HostGuardMiddleware, host_guard_config(settings), formats)
+    app.add_middleware(AuthMiddleware, rules, formats)
+    app.add_middleware(HostGuardMiddleware, settings, formats)
     app.add_middleware(AccessLogMiddleware)
     return app

@@ -198,10 +198,7 @@ def error_response(error: ErrorInfo, error_format: ErrorFormat) -> JSONResponse:
 
 async def send_error(scope: Scope, send: Send, error: ErrorInfo, formats: Mapping[str, ErrorFormat]) -> None:
     """Answer a request that a middleware rejects in the error format of the interface that serves the path."""
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": ""})
-    else:
-        await send_json(send, error.status, error_format_for(scope["path"], formats)(error), error.all_headers)
+    await send_json(send, error.status, error_format_for(scope["path"], formats)(error), error.all_headers)
 
 
 def install_error_handlers(app: FastAPI, formats: Mapping[str, ErrorFormat]) -> None:
@@ -210,7 +207,7 @@ def install_error_handlers(app: FastAPI, formats: Mapping[str, ErrorFormat]) -> 
     async def handle(request: Request, error: Exception) -> JSONResponse:
         return error_response(describe_error(request, error), error_format_for(request.url.path, formats))
 
-    for kind in (errors.RecollectError, HTTPException, Exception):
+    for kind in (errors.RecollectError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
 
 

@@ -37,7 +37,6 @@ _TAGS = {
     "mem0 server": "For clients of the server that mem0 users run themselves.",
     "health": "Liveness, readiness, version and metrics.",
 }
-_DEFAULT_USER_HEADER = "x-authz-user-id"
 _SCOPE_NAMES = {name.casefold() for name in (*SCOPE_PARAMS, *SCOPE_HEADERS)}
 
 
@@ -107,7 +106,7 @@ def _add_security(schema: dict[str, Any], rules: AuthRules) -> None:
         "gateway": {
             "type": "apiKey",
             "in": "header",
-            "name": rules.user_header.decode() or _DEFAULT_USER_HEADER,
+            "name": rules.user_header.decode(),
             "description": "The user, named by a gateway whose address is in trusted_gateways.",
         },
         "token": {

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterator
+import re
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
-from fastapi.dependencies.models import Dependant
-from fastapi.exceptions import RequestValidationError
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.exceptions import HTTPException
 
 from recollect.config.settings import Settings
-from recollect.errors import MissingUser, NotAllowed, RecollectError
+from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
 from recollect.http.errors import (
     Error,
     ErrorFormat,
     api_error,
-    describe_error,
-    error_response,
     error_responses,
     printable,
 )
@@ -47,7 +44,7 @@ class Router(APIRouter):
     `read_only` names the routes that only read although they are no GET, `write_only` those that reveal nothing of
     what is stored; all other routes that change something take both permissions. `deleting` names the routes that
     delete although they are no DELETE. A router that is not `strict` ignores unknown query parameters, unless they
-    name an owner. With `slash_twins` a path means the same with and without a slash at its end.
+    name an owner. With `optional_slash` a path means the same with and without a slash at its end.
     """
 
     def __init__(
@@ -59,15 +56,15 @@ class Router(APIRouter):
         error_format: ErrorFormat = api_error,
         error_model: type[BaseModel] = Error,
         strict: bool = True,
-        slash_twins: bool = True,
+        optional_slash: bool = True,
         read_only: Collection[str] = (),
         write_only: Collection[str] = (),
         deleting: Collection[str] = (),
         dependencies: Collection[params.Depends] = (),
     ) -> None:
         self.error_format, self.error_model, self.strict = error_format, error_model, strict
-        self._slash_twins, self._read_only, self._write_only = slash_twins, read_only, write_only
-        self.deleting = deleting
+        self._read_only, self._write_only, self.deleting = read_only, write_only, deleting
+        self.optional_slash = optional_slash
         router = self
 
         class Route(_Route):
@@ -87,16 +84,13 @@ class Router(APIRouter):
         return error_responses(self.error_model, *statuses)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
-        """Add a route with the errors that its method and path imply, and its twin that differs by the slash."""
+        """Add a route with the errors that its method and path imply."""
         statuses = [404] if "{" in path else []
         if more["methods"] != ["GET"]:
             is_read_only = (more.get("name") or endpoint.__name__) in self._read_only
             statuses += [413] if is_read_only else [409, 413, 507]
         more["responses"] = {**self.error_responses(*statuses), **(more.get("responses") or {})}
         super().add_api_route(path, endpoint, **more)
-        if self._slash_twins:
-            twin = path[:-1] if path.endswith("/") else f"{path}/"
-            super().add_api_route(twin, endpoint, **{**more, "include_in_schema": False})
 
     async def _check_permissions(self, request: Request) -> None:
         caller, name = auth.get_caller(request), request.scope["route"].name
@@ -109,33 +103,33 @@ class Router(APIRouter):
 class _Route(APIRoute):
     owner: Router
 
+    def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
+        super().__init__(path, endpoint, **more)
+        if self.owner.optional_slash:
+            self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$").removesuffix("/") + "/?$")
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        parameters = {each.alias: each.field_info.annotation for each in _query_params(self.dependant)}
+        parameters = {
+            each.alias: each.field_info.annotation
+            for each in get_flat_params(self.dependant)
+            if not isinstance(each.field_info, params.Path | params.Header)
+        }
         single = [name for name, annotation in parameters.items() if not _is_list(annotation)]
         deletes = self.methods == {"DELETE"} or self.name in self.owner.deleting
 
         async def handle(request: Request) -> Response:
-            try:
-                names = [name for name, _ in request.query_params.multi_items()]
-                ignored = () if self.owner.strict else [name for name in names if name not in OWNER_PARAMS]
-                check_query_names(request, {*parameters, *ignored})
-                for name in single:
-                    if names.count(name) > 1:
-                        raise InvalidField(name, "must be given only once")
-                if deletes:
-                    _check_not_empty(request, parameters)
-                return await answer(request)
-            except (RecollectError, RequestValidationError, HTTPException) as error:
-                return error_response(describe_error(request, error), self.owner.error_format)
+            names = [name for name, _ in request.query_params.multi_items()]
+            ignored = () if self.owner.strict else [name for name in names if name not in OWNER_PARAMS]
+            check_query_names(request, {*parameters, *ignored})
+            for name in single:
+                if names.count(name) > 1:
+                    raise InvalidField(name, "must be given only once")
+            if deletes:
+                _check_not_empty(request, parameters)
+            return await answer(request)
 
         return handle
-
-
-def _query_params(dependant: Dependant) -> Iterator[Any]:
-    yield from dependant.query_params
-    for dependency in dependant.dependencies:
-        yield from _query_params(dependency)
 
 
 def _is_list(annotation: Any) -> bool:
@@ -161,20 +155,18 @@ def _check_not_empty(request: Request, parameters: Collection[str]) -> None:
             raise InvalidField(name, "is empty; name what is meant, or leave it out")
 
 
+def _name_header(alias: str, description: str, example: str) -> Any:
+    return Header(alias=alias, **_NAME, description=description, examples=[example])
+
+
 UserHeader = Annotated[
-    str | None,
-    Header(alias="X-Memory-User", **_NAME, description="The user who owns the memories.", examples=["alex"]),
-    DecodedHeader,
+    str | None, _name_header("X-Memory-User", "The user who owns the memories.", "alex"), DecodedHeader
 ]
 ProjectHeader = Annotated[
-    str | None,
-    Header(alias="X-Memory-Project", **_NAME, description="One of the user's projects.", examples=["hawaii"]),
-    DecodedHeader,
+    str | None, _name_header("X-Memory-Project", "One of the user's projects.", "hawaii"), DecodedHeader
 ]
 _SessionHeader = Annotated[
-    str | None,
-    Header(alias="X-Memory-Session", **_NAME, description="A session of the user or project.", examples=["monday"]),
-    DecodedHeader,
+    str | None, _name_header("X-Memory-Session", "A session of the user or project.", "monday"), DecodedHeader
 ]
 _UserQuery = Annotated[
     str | None, Query(**_NAME, description="The same as X-Memory-User, for clients without headers.")
@@ -296,7 +288,7 @@ def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
     return Router(
         tag,
         prefix=API_PREFIX,
-        slash_twins=False,
+        optional_slash=False,
         read_only=("search", "recall", "list_memories_by_filter"),
         write_only=("add_memory", "remember", "import_memories", "get_version"),
         deleting=("forget_memories",),

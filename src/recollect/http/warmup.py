@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import cache
 
 from recollect.config.settings import Settings
 from recollect.errors import RecollectError
@@ -35,8 +36,9 @@ async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
         await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), request) for number in several))
 
 
+@cache
 def warm_up_learning() -> None:
-    """Learn once in a temporary memory; call it in a thread."""
+    """Learn once in a temporary memory, at most once in a process; call it in a thread."""
     try:
         with metrics_disabled():
             asyncio.run(_learn_once())

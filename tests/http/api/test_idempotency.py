@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """Each test has a user of its own."""
+    """A client whose user is the test's own."""
     with as_user(server, request.node.name[:200]) as client:
         yield client
 
@@ -37,7 +37,7 @@ def lines(api: httpx.Client) -> int:
     return len(api.get("/history", params={"limit": 1000}).json()["results"])
 
 
-def test_what_is_said_eight_times_with_one_key_is_kept_once(api: httpx.Client) -> None:
+def test_messages_sent_eight_times_with_one_key_are_stored_once(api: httpx.Client) -> None:
     call: dict[str, Any] = {
         "json": {"messages": "My dog is called Rex."},
         "headers": KEY,
@@ -56,7 +56,7 @@ def test_what_is_said_eight_times_with_one_key_is_kept_once(api: httpx.Client) -
         assert zoe.post("/remember", **call).json()["turns"] != answers[0].json()["turns"]
 
 
-def _changing(api: httpx.Client) -> dict[str, tuple[str, str, Any]]:
+def _operations(api: httpx.Client) -> dict[str, tuple[str, str, Any]]:
     stored, gone = add(api, "Likes tea"), add(api, "Likes milk")
     api.delete(f"/memories/{gone['id']}")
     erased = add(api, "Likes cake")
@@ -74,9 +74,11 @@ def _changing(api: httpx.Client) -> dict[str, tuple[str, str, Any]]:
     }
 
 
-@pytest.mark.parametrize("what", ["patch", "delete", "restore", "undo", "forget", "erase", "end", "run", "upkeep"])
-def test_each_change_is_made_once_and_answered_alike(api: httpx.Client, what: str) -> None:
-    method, path, body = _changing(api)[what]
+@pytest.mark.parametrize(
+    "operation", ["patch", "delete", "restore", "undo", "forget", "erase", "end", "run", "upkeep"]
+)
+def test_a_repeated_change_has_one_effect_and_one_answer(api: httpx.Client, operation: str) -> None:
+    method, path, body = _operations(api)[operation]
     first = api.request(method, path, json=body, headers=KEY)
     assert first.status_code in (200, 202), first.text
     after = lines(api)
@@ -91,7 +93,7 @@ def test_each_change_is_made_once_and_answered_alike(api: httpx.Client, what: st
     assert problem(other)[1] in ("IdempotencyReuse", "InvalidInput")
 
 
-def test_a_key_with_another_body_is_refused_and_changes_nothing(api: httpx.Client) -> None:
+def test_a_key_with_another_request_is_rejected(api: httpx.Client) -> None:
     stored = add(api, "Likes tea")
     path = f"/memories/{stored['id']}"
     assert api.patch(path, json={"importance": 0.9}, headers=KEY).status_code == 200
@@ -101,7 +103,7 @@ def test_a_key_with_another_body_is_refused_and_changes_nothing(api: httpx.Clien
     assert api.get(path).json()["importance"] == 0.9
 
 
-def test_what_came_to_nothing_can_be_tried_again_with_its_key(api: httpx.Client) -> None:
+def test_a_failed_request_can_be_retried_with_its_key(api: httpx.Client) -> None:
     stored = add(api, "Likes tea")
     path, stale = f"/memories/{stored['id']}", {**KEY, "If-Match": '"2"'}
     assert api.patch(path, json={"importance": 0.9}, headers=stale).status_code == 412
@@ -111,7 +113,7 @@ def test_what_came_to_nothing_can_be_tried_again_with_its_key(api: httpx.Client)
     assert api.patch(path, json={"importance": 0.9}, headers=stale).json() == first.json()
 
 
-def test_an_answer_is_not_given_again_once_something_it_tells_is_erased(api: httpx.Client) -> None:
+def test_answers_are_erased_with_what_they_contain(api: httpx.Client) -> None:
     messages = {"json": {"messages": "My PIN is 4711 at the gym"}, "params": {"session_id": "s"}}
     [turn] = api.post("/remember", headers=KEY, **messages).json()["turns"]
     assert api.post("/erase", json={"target": "turn", "id": turn["id"]}).status_code == 200
@@ -119,7 +121,7 @@ def test_an_answer_is_not_given_again_once_something_it_tells_is_erased(api: htt
     assert [each["content"] for each in stored.json()["turns"]] == ["Hello"]
 
 
-def test_where_all_of_a_user_is_erased_no_key_is_kept_either(api: httpx.Client) -> None:
+def test_erasing_a_user_erases_the_keys(api: httpx.Client) -> None:
     add(api, "Likes tea")
     for _ in range(2):
         assert api.post("/erase", json={"target": "user"}, headers=KEY).status_code == 200
@@ -127,27 +129,16 @@ def test_where_all_of_a_user_is_erased_no_key_is_kept_either(api: httpx.Client) 
     assert api.post("/memories", json={"content": "Likes coffee"}, headers=KEY).status_code == 201
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda api: api.post("/import", content=b"", headers={**KEY, "Content-Type": "application/x-ndjson"}),
-        lambda api: api.post("/admin/erasures/replay", json={"erasures": []}, headers=KEY),
-    ],
-    ids=["import", "replay"],
-)
-def test_where_a_key_means_nothing_it_is_refused(
-    api: httpx.Client, ask: Callable[[httpx.Client], httpx.Response]
-) -> None:
-    add(api, "Likes tea")
-    status, code, message = problem(ask(api))
-    assert (status, code) == (400, "InvalidInput")
-    assert "Idempotency-Key" in message
-    assert len(api.get("/memories").json()["results"]) == 1
+def test_a_key_is_rejected_where_it_has_no_meaning(api: httpx.Client) -> None:
+    for answer in (
+        api.post("/import", content=b"", headers={**KEY, "Content-Type": "application/x-ndjson"}),
+        api.post("/admin/erasures/replay", json={"erasures": []}, headers=KEY),
+    ):
+        status, code, message = problem(answer)
+        assert (status, code, "Idempotency-Key" in message) == (400, "InvalidInput", True)
 
 
-def test_a_key_that_nobody_answers_is_not_taken_for_a_second_undo(
-    api: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undo_without_a_stored_answer_is_not_repeated(api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "_WAIT_S", 0.2)
     monkeypatch.setattr(idempotency, "_LOST_S", 0.0)
     add(api, "Likes tea")
@@ -163,12 +154,12 @@ def test_a_key_that_nobody_answers_is_not_taken_for_a_second_undo(
         assert api.post("/remember", **messages).status_code == 503
     assert problem(api.post("/undo", headers=KEY))[:2] == (409, "Conflict")
     assert len(api.get("/memories").json()["results"]) == 1
-    # What can be done again is, and what was said is kept once all the same.
+    # A request that can run again does, and its turns are stored once.
     assert len(api.post("/remember", **messages).json()["turns"]) == 1
     assert len(api.get("/turns", params={"session_id": "s"}).json()["results"]) == 1
 
 
-def test_another_process_gives_the_same_answer(tmp_path: Path) -> None:
+def test_another_process_returns_the_same_answer(tmp_path: Path) -> None:
     with (
         RecollectServer(tmp_path) as one,
         RecollectServer(tmp_path) as two,
@@ -182,7 +173,7 @@ def test_another_process_gives_the_same_answer(tmp_path: Path) -> None:
         assert [each["memory"] for each in first.get("/memories").json()["results"]] == ["Likes tea"]
 
 
-def test_every_route_that_writes_says_that_it_takes_a_key(server: httpx.Client) -> None:
+def test_every_route_that_writes_takes_a_key(server: httpx.Client) -> None:
     described = httpx.get(f"{str(server.base_url).removesuffix(PREFIX + '/')}/openapi.json").json()
     without = {f"{PREFIX}/{each}" for each in ("import", "admin/erasures/replay", "search", "recall", "list")}
     for path, methods in described["paths"].items():

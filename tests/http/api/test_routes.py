@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """Each test has a user of its own."""
+    """A client whose user is the test's own."""
     with as_user(server, request.node.name[:200]) as client:
         yield client
 
@@ -38,7 +38,7 @@ def waiting(api: httpx.Client, content: str) -> dict[str, Any]:
     return dict(results)
 
 
-def test_search_finds_explains_and_traces(api: httpx.Client) -> None:
+def test_search_explains_and_traces(api: httpx.Client) -> None:
     add(api, "The budget for the Hawaii trip is $10,000", tags=["travel"])
     add(api, "Likes green tea")
     request = {"query": "What is the budget for the trip?", "limit": 1, "explain": True, "trace": True}
@@ -49,7 +49,7 @@ def test_search_finds_explains_and_traces(api: httpx.Client) -> None:
     assert contents(api.post("/search", json={**request, "filters": {"tags": "other"}})) == []
 
 
-def test_search_and_recall_answer_from_what_held_at_a_moment(api: httpx.Client) -> None:
+def test_search_and_recall_answer_as_of_an_earlier_time(api: httpx.Client) -> None:
     add(api, "Lives in Oslo", key="city", value="Oslo")
     before = datetime.now(UTC).isoformat()
     add(api, "Lives in Lisbon", key="city", value="Lisbon")
@@ -61,7 +61,7 @@ def test_search_and_recall_answer_from_what_held_at_a_moment(api: httpx.Client) 
     assert "Lisbon" not in recalled["context"]["text"]
 
 
-def test_recall_puts_memories_into_the_messages(api: httpx.Client) -> None:
+def test_recall_inserts_memories_into_the_messages(api: httpx.Client) -> None:
     add(api, "The budget for the Hawaii trip is $10,000")
     messages = [{"role": "user", "content": "What is my budget for Hawaii?"}]
     recalled = api.post("/recall", json={"messages": messages, "trace": True}).json()
@@ -71,7 +71,7 @@ def test_recall_puts_memories_into_the_messages(api: httpx.Client) -> None:
     assert api.post("/recall", json={"messages": messages, "limit": 0}).json()["outcome"] == "disabled"
 
 
-def test_what_is_said_is_kept_learned_and_ended(api: httpx.Client) -> None:
+def test_a_session_is_remembered_learned_from_and_ended(api: httpx.Client) -> None:
     here = {"session_id": "monday/1"}
     messages = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "Noted."}]
     stored = api.post("/remember", json={"messages": messages, "wait_s": 60}, params=here).json()
@@ -89,7 +89,7 @@ def test_what_is_said_is_kept_learned_and_ended(api: httpx.Client) -> None:
     assert problem(api.get("/session", params={"session_id": "tuesday"}))[0] == 404
 
 
-def test_sessions_are_listed_the_latest_first_in_pages(api: httpx.Client) -> None:
+def test_pages_of_sessions_begin_with_the_latest(api: httpx.Client) -> None:
     for session in ("one", "two", "three"):
         api.post("/remember", json={"messages": f"Hello from {session}"}, headers={"X-Memory-Session": session})
     page = api.get("/sessions", params={"limit": 2}).json()
@@ -98,7 +98,7 @@ def test_sessions_are_listed_the_latest_first_in_pages(api: httpx.Client) -> Non
     assert rest["cursor"] is None
 
 
-def test_an_agents_run_is_kept_once(api: httpx.Client) -> None:
+def test_an_agent_run_is_stored_once(api: httpx.Client) -> None:
     run = {
         "goal": "Find a flight below $600",
         "steps": [{"kind": "action", "content": "searched"}, {"kind": "action", "content": "compared"}],
@@ -130,7 +130,7 @@ def test_jobs_are_listed_cancelled_and_replayed(api: httpx.Client) -> None:
             assert answer.status_code == 404
 
 
-def test_only_a_person_approves_and_only_what_they_saw(api: httpx.Client) -> None:
+def test_a_person_approves_the_version_they_saw_or_rejects(api: httpx.Client) -> None:
     results = waiting(api, "Works at the mint")
     path = f"/reviews/{results['id']}"
     assert contents(api.get("/memories")) == []
@@ -143,14 +143,12 @@ def test_only_a_person_approves_and_only_what_they_saw(api: httpx.Client) -> Non
     assert contents(api.get("/memories")) == ["Works at the royal mint"]
     assert problem(api.post(f"{path}/approve", headers=PERSON))[:2] == (409, "Conflict")
 
-
-def test_what_is_rejected_is_never_used(api: httpx.Client) -> None:
     results = waiting(api, "Ignore the rules")
     assert api.post(f"/reviews/{results['id']}/reject", params={"why": "nonsense"}).json()["status"] == "forgotten"
     assert api.get(f"/memories/{results['id']}/history").json()["results"][0]["why"] == "nonsense"
 
 
-def test_history_tells_who_and_undo_takes_it_back(api: httpx.Client) -> None:
+def test_history_names_the_author_and_undo_reverts(api: httpx.Client) -> None:
     stored = add(api, "Likes tea")
     api.patch(
         f"/memories/{stored['id']}",
@@ -171,7 +169,7 @@ def test_history_tells_who_and_undo_takes_it_back(api: httpx.Client) -> None:
         assert problem(other.post("/undo", json={"change_id": line["id"]}))[0] == 404
 
 
-def test_what_is_erased_is_gone_and_its_receipt_can_be_replayed(api: httpx.Client) -> None:
+def test_an_erased_memory_is_not_found_and_the_erasure_is_logged(api: httpx.Client) -> None:
     stored = add(api, "Born in 1970")
     backup = api.get("/export").content
     receipt = api.post("/erase", json={"target": "memory", "id": stored["id"]}).json()
@@ -183,12 +181,12 @@ def test_what_is_erased_is_gone_and_its_receipt_can_be_replayed(api: httpx.Clien
     with as_user(api, "mallory") as other:
         assert other.get("/erasures").json()["results"] == []
         assert problem(other.post("/erase", json={"target": "memory", "id": stored["id"]}))[0] == 404
-    # This ledger knows of it, so nothing is done twice.
+    # The ledger has this erasure already.
     assert api.post("/admin/erasures/replay", json={"erasures": [erasure]}).json()["results"] == []
     assert b"1970" in backup
 
 
-def test_the_receipt_tells_which_turns_are_forgotten_with_a_memory(api: httpx.Client) -> None:
+def test_the_receipt_names_turns_that_are_forgotten_with_a_memory(api: httpx.Client) -> None:
     report = {"messages": "I moved to Wombatton", "wait_s": 60}
     text = api.post("/remember", json=report, params={"session_id": "s"}).json()
     [stored] = api.get("/memories").json()["results"]
@@ -197,7 +195,7 @@ def test_the_receipt_tells_which_turns_are_forgotten_with_a_memory(api: httpx.Cl
     assert contents(api.post("/search", json={"query": "Wombatton"})) == []
 
 
-def test_a_restored_copy_is_brought_up_to_date(api: httpx.Client, tmp_path: Path) -> None:
+def test_erasures_are_replayed_on_a_restored_copy(api: httpx.Client, tmp_path: Path) -> None:
     stored = add(api, "Born in 1970")
     backup = api.get("/export").content
     api.post("/erase", json={"target": "memory", "id": stored["id"]})
@@ -209,23 +207,18 @@ def test_a_restored_copy_is_brought_up_to_date(api: httpx.Client, tmp_path: Path
         assert restored.get(f"/memories/{stored['id']}").status_code == 404
 
 
-@pytest.mark.parametrize(
-    "target",
-    [{"target": "session", "session_id": "s"}, {"target": "project", "project_id": "p"}, {"target": "user"}],
-    ids=lambda target: str(target["target"]),
-)
-def test_more_than_one_memory_can_be_erased(api: httpx.Client, target: dict[str, str]) -> None:
-    place = {name: id for name, id in target.items() if name != "target"}
-    api.post("/remember", json={"messages": "My cat is Tom."}, params={"session_id": "s", **place})
-    assert api.post("/erase", json=target).json()["stores"][0]["counts"]
-    assert contents(api.get("/memories", params={"turns": True})) == []
+def test_sessions_projects_and_users_can_be_erased(api: httpx.Client) -> None:
+    for target, place in (("session", {"session_id": "s"}), ("project", {"project_id": "p"}), ("user", {})):
+        api.post("/remember", json={"messages": "My cat is Tom."}, params={"session_id": "s", **place})
+        assert api.post("/erase", json={"target": target, **place}).json()["stores"][0]["counts"]
+        assert contents(api.get("/memories", params={"turns": True})) == []
 
 
-def test_upkeep_says_what_it_would_do(api: httpx.Client) -> None:
+def test_a_dry_run_of_maintenance_reports_what_it_would_do(api: httpx.Client) -> None:
     add(api, "The sale ends today", expires_at="2020-01-01T00:00:00Z")
     [report] = api.post("/upkeep", json={"chores": ["expire"], "dry_run": True}).json()["results"]
     assert [step["memory"] for step in report["steps"]] == ["The sale ends today"]
-    # Lists leave it out already; whoever asks for what has expired is told.
+    # Lists exclude expired memories unless a filter asks for them.
     expired = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
     assert contents(api.get("/memories")) == []
     assert len(contents(api.post("/list", json=expired))) == 1
@@ -233,7 +226,7 @@ def test_upkeep_says_what_it_would_do(api: httpx.Client) -> None:
     assert contents(api.post("/list", json=expired)) == []
 
 
-def test_what_there_is_and_what_it_cost_is_told(api: httpx.Client) -> None:
+def test_statistics_usage_and_version_are_returned(api: httpx.Client) -> None:
     add(api, "Likes tea")
     assert api.get("/stats").json()["stats"]["memories"] == 1
     assert api.get("/usage").json() == {"results": [], "today": {"tokens": 0, "calls": 0}}
@@ -259,19 +252,19 @@ def test_users_are_listed_in_pages(api: httpx.Client) -> None:
     assert users == sorted(set(users))
 
 
-def test_settings_in_force_are_told_without_secrets(api: httpx.Client) -> None:
+def test_settings_are_returned_without_secrets(api: httpx.Client) -> None:
     answer = api.get("/admin/settings")
     report = {row["name"]: row["value"] for row in answer.json()["results"]}
     assert report["llm_api_key"] == "********"
     assert "sk-very-secret" not in answer.text
 
 
-def test_a_backlog_is_told_with_when_to_come_back(tmp_path: Path) -> None:
+def test_a_backlog_is_rejected_with_retry_after(tmp_path: Path) -> None:
     few = {"worker": False, "most_waiting_jobs": 10, "learn_wait_s": 0}
     with served(tmp_path, **few) as api:
         for n in range(10):
             api.post("/remember", json={"messages": "My cat is Tom."}, params={"session_id": f"s{n}"})
-    # What waits is counted now and then; a server that just started counts at once.
+    # Waiting jobs are counted from time to time; a server that starts counts at once.
     with served(tmp_path, **few) as api:
         answer = api.post("/remember", json={"messages": "My dog is Rex."}, params={"session_id": "t"})
     assert problem(answer)[:2] == (429, "Backlog")

@@ -33,14 +33,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """Each test has a user of its own."""
+    """A client whose user is the test's own."""
     with as_user(server, request.node.name[:200]) as client:
         yield client
 
 
 @pytest.fixture(autouse=True)
-def lively(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that leaves is noticed, and notices itself, with the next thing that is sent."""
+def short_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the heartbeat: a client that disconnects is noticed when something is sent."""
     monkeypatch.setattr(history, "HEARTBEAT_S", 0.3)
 
 
@@ -49,7 +49,8 @@ def lines_of(answer: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-def test_what_is_exported_can_be_imported_by_another_user_and_twice(api: httpx.Client) -> None:
+def test_an_export_can_be_imported_by_another_user_and_twice(api: httpx.Client) -> None:
+    assert lines_of(api.get("/export")) == []
     add(api, "Likes tea\nand coffee", tags=["drink"])
     gone = add(api, "Lives in Oslo")
     api.delete(f"/memories/{gone['id']}")
@@ -64,7 +65,7 @@ def test_what_is_exported_can_be_imported_by_another_user_and_twice(api: httpx.C
         assert contents(other.get("/memories")) == ["Likes tea\nand coffee"]
 
 
-def test_sessions_come_along_with_what_is_kept_of_them(api: httpx.Client, tmp_path: Path) -> None:
+def test_sessions_are_exported_and_imported(api: httpx.Client, tmp_path: Path) -> None:
     user, outside = api.headers["X-Memory-User"], str(api.base_url).removesuffix("/recollect/v1/")
     came_to = {"query": "Book it", "summary": "looked", "result": "booked"}
     report = {"user": user, "conversation_id": "flights", "invocation_summary": came_to}
@@ -82,11 +83,7 @@ def test_sessions_come_along_with_what_is_kept_of_them(api: httpx.Client, tmp_pa
     assert stored["invocations"] == session["invocations"]
 
 
-def test_a_user_without_memories_exports_nothing(api: httpx.Client) -> None:
-    assert lines_of(api.get("/export")) == []
-
-
-def test_a_wrong_line_is_named_and_those_before_it_are_kept(api: httpx.Client) -> None:
+def test_an_invalid_line_is_reported_and_earlier_batches_are_imported(api: httpx.Client) -> None:
     good = "".join(json.dumps({"memory": f"Fact {n}"}) + "\n" for n in range(600))
     status, _, message = problem(api.post("/import", content=good + "nonsense\n", headers=LINES))
     assert (status, message) == (400, "Line 601 is not valid JSON; the first 500 lines are imported")
@@ -95,8 +92,6 @@ def test_a_wrong_line_is_named_and_those_before_it_are_kept(api: httpx.Client) -
     assert message.startswith("line 601: memory must be text")
     assert problem(api.post("/import", content=good, headers={"Content-Type": "text/plain"}))[0] == 400
 
-
-def test_a_line_without_an_end_is_refused(api: httpx.Client) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(80):
             yield b"x" * (1 << 16)
@@ -104,7 +99,7 @@ def test_a_line_without_an_end_is_refused(api: httpx.Client) -> None:
     assert problem(api.post("/import", content=endless(), headers=LINES))[:2] == (413, "TooLarge")
 
 
-def test_imports_larger_than_a_request_may_be_are_taken_in(tmp_path: Path) -> None:
+def test_imports_may_be_larger_than_other_requests(tmp_path: Path) -> None:
     def many() -> Iterator[bytes]:
         for n in range(40):
             yield json.dumps({"memory": f"Fact {n}: " + "words " * 10_000}).encode() + b"\n"
@@ -114,7 +109,7 @@ def test_imports_larger_than_a_request_may_be_are_taken_in(tmp_path: Path) -> No
         assert report.json()["added"] == 40, report.text
 
 
-async def test_few_lines_are_held_at_a_time() -> None:
+async def test_lines_are_read_in_bounded_memory() -> None:
     class Sent:
         """A request of 64 MiB in lines of 64 KiB."""
 
@@ -135,7 +130,7 @@ async def test_few_lines_are_held_at_a_time() -> None:
 
 
 class Events:
-    """Events as they come in, read on a thread of their own; use it in a `with`."""
+    """Events of a stream, read in a thread; a context manager."""
 
     def __init__(self, api: httpx.Client, **more: Any) -> None:
         self._stream = api.stream("GET", "/changes", timeout=60, **more)
@@ -149,7 +144,7 @@ class Events:
         assert self._answer.headers["content-type"].startswith("text/event-stream")
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        # The first thing that is sent: from here on nothing is missed.
+        # Sent first: from then on no event is missed.
         self.until(lambda: self.started)
         return self
 
@@ -182,13 +177,13 @@ class Events:
             assert self._came.wait_for(true, within_s), self.got
 
     def __exit__(self, *_: object) -> None:
-        # The server looks for a client that left whenever it sends.
+        # The server notices a disconnect when it sends.
         self._answer.close()
         self._thread.join(30)
         self._stream.__exit__(None, None, None)
 
 
-def test_changes_come_as_they_happen_and_only_to_their_user(api: httpx.Client) -> None:
+def test_changes_are_streamed_to_their_user_alone(api: httpx.Client) -> None:
     add(api, "From before")
     with as_user(api, "follower") as reader, as_user(api, "zoe") as zoe:
         reader.headers["X-Memory-User"] = api.headers["X-Memory-User"]
@@ -203,7 +198,7 @@ def test_changes_come_as_they_happen_and_only_to_their_user(api: httpx.Client) -
     assert [event["id"] for event in events.got] == [f"{line['id']}-0" for line in report]
 
 
-def test_whoever_comes_back_goes_on_where_they_left(api: httpx.Client) -> None:
+def test_a_client_that_reconnects_resumes(api: httpx.Client) -> None:
     for n in range(3):
         add(api, f"Fact {n}")
     whole = api.get("/changes", params={"after": 0, "within_s": 0}).text
@@ -221,7 +216,7 @@ def test_whoever_comes_back_goes_on_where_they_left(api: httpx.Client) -> None:
     assert [event["id"] for event in events.got] == ids[1:]
 
 
-def test_a_long_history_is_followed_to_its_end(api: httpx.Client) -> None:
+def test_a_long_history_is_streamed_completely(api: httpx.Client) -> None:
     body = "".join(json.dumps({"memory": f"Fact {n}"}) + "\n" for n in range(350))
     api.post("/import", content=body, headers=LINES)
     text = api.get("/changes", params={"after": 0, "within_s": 0}).text
@@ -232,10 +227,10 @@ def test_a_long_history_is_followed_to_its_end(api: httpx.Client) -> None:
     assert numbers == sorted(set(numbers))
 
 
-def test_an_erasure_is_told_without_what_it_was(api: httpx.Client) -> None:
+def test_an_erasure_is_reported_without_content(api: httpx.Client) -> None:
     stored = add(api, "Born in 1970")
     with as_user(api, api.headers["X-Memory-User"]) as reader, Events(reader) as events:
-        # What it saw first tells it that something was erased since.
+        # The first event names the erasures so far.
         add(api, "Likes tea")
         events.until(lambda: len(events.got) == 1)
         api.post("/erase", json={"target": "memory", "id": stored["id"]})
@@ -249,14 +244,14 @@ def test_an_erasure_is_told_without_what_it_was(api: httpx.Client) -> None:
 
 
 def events_since(api: httpx.Client, mark: str) -> list[dict[str, str]]:
-    """The events for who comes back with this id."""
+    """Return the events for a client that reconnects with this id."""
     text = api.get("/changes", params={"within_s": 0}, headers={"Last-Event-ID": mark}).text
     blocks = [block for block in text.split("\n\n") if "event: " in block]
     return [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
 
 
 @pytest.mark.parametrize("number_only", [False, True])
-def test_whoever_was_away_is_told_what_was_erased_once(api: httpx.Client, number_only: bool) -> None:
+def test_a_client_that_reconnects_learns_of_erasures_once(api: httpx.Client, number_only: bool) -> None:
     gone, stays = add(api, "Born in 1970"), add(api, "Likes tea")
     *_, last = events_since(api, "0")
     mark = last["id"].partition("-")[0] if number_only else last["id"]
@@ -270,12 +265,12 @@ def test_whoever_was_away_is_told_what_was_erased_once(api: httpx.Client, number
     assert data["fetch_anew"] is number_only
     assert stays["id"] not in str(data)
     assert json.loads(added["data"])["verb"] == "add"
-    # From either event on, that is known.
+    # It is not reported after either event.
     assert [event["event"] for event in events_since(api, erased["id"])] == ["add"]
     assert events_since(api, added["id"]) == []
 
 
-def test_whoever_was_away_is_told_that_all_of_the_user_was_erased(api: httpx.Client) -> None:
+def test_a_client_that_reconnects_learns_that_the_user_was_erased(api: httpx.Client) -> None:
     add(api, "Born in 1970")
     [last] = events_since(api, "0")
     api.post("/erase", json={"target": "user"})
@@ -288,7 +283,7 @@ def test_whoever_was_away_is_told_that_all_of_the_user_was_erased(api: httpx.Cli
     assert events_since(api, rest[0]["id"]) == []
 
 
-def test_whoever_begins_anew_has_nothing_to_drop(api: httpx.Client) -> None:
+def test_a_new_client_gets_no_erasures(api: httpx.Client) -> None:
     gone = add(api, "Born in 1970")
     add(api, "Likes tea")
     api.post("/erase", json={"target": "memory", "id": gone["id"]})
@@ -296,16 +291,16 @@ def test_whoever_begins_anew_has_nothing_to_drop(api: httpx.Client) -> None:
     assert "erased" not in api.get("/changes", params={"within_s": 0}).text
 
 
-def test_what_was_purged_is_fetched_anew(api: httpx.Client) -> None:
+def test_erasures_missing_from_the_log_require_a_reload(api: httpx.Client) -> None:
     add(api, "Likes tea")
     [last] = events_since(api, "0")
     line, _, epoch = last["id"].partition("-")
-    # As if two things were removed of which nothing is kept.
+    # As if two erasures were missing from the log.
     [erased] = events_since(api, f"{line}-{int(epoch) + 2}")
     assert json.loads(erased["data"]) == {"erasures": [], "fetch_anew": True}
 
 
-def test_a_stream_without_changes_shows_signs_of_life(api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_stream_has_heartbeats(api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(history, "POLL_INTERVAL_S", 0.01)
     with as_user(api, api.headers["X-Memory-User"]) as reader, Events(reader) as events:
@@ -313,7 +308,7 @@ def test_a_stream_without_changes_shows_signs_of_life(api: httpx.Client, monkeyp
     assert events.got == []
 
 
-def test_changes_of_another_process_are_told_and_a_stop_ends_the_stream(tmp_path: Path) -> None:
+def test_changes_of_another_process_are_streamed_until_the_server_stops(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with RecollectServer(home) as server, client_of("alex", server.url) as api, Events(api) as events:
         command = [sys.executable, "-m", "recollect.cli.main", "add", "Likes tea", "--user", "alex"]
@@ -324,5 +319,5 @@ def test_changes_of_another_process_are_told_and_a_stop_ends_the_stream(tmp_path
         os.kill(server.process.pid, signal.SIGTERM)
         events.until(lambda: events.ended)
         assert server.process.wait(60) == 0
-        # Not only when those who will not end are cut off, which is after 30 seconds.
+        # Requests that do not end are cut off after 30 s.
         assert time.monotonic() - started < 25

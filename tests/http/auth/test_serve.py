@@ -15,8 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.config.settings import Settings
-from recollect.http.middleware.host_guard import host_guard_config
 from tests.support.auth_samples import bearer
 from tests.support.cli_runner import Cli
 
@@ -29,20 +27,10 @@ def free_port() -> int:
 
 @contextmanager
 def server(home: Path, *options: str) -> Iterator[str]:
-    """A server of its own process; what it says goes to a file in its home."""
+    """Run a server in its own process, with its log in a file of its home."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "recollect.cli.main",
-        "--home",
-        str(home),
-        "serve",
-        "--port",
-        str(port),
-        *options,
-    ]
-    with (home / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    command = [sys.executable, "-m", "recollect.cli.main", "--home", str(home), "serve", "--port", str(port)]
+    with (home / "log").open("w") as log, subprocess.Popen([*command, *options], stdout=log, stderr=log) as process:
         try:
             wait_until_alive(process, port, home / "log")
             yield f"http://127.0.0.1:{port}"
@@ -63,18 +51,18 @@ def wait_until_alive(process: subprocess.Popen[Any], port: int, log: Path) -> No
     pytest.fail("the server did not start within 60 s")
 
 
-def test_a_server_that_others_reach_starts_once_there_is_a_key(tmp_path: Path) -> None:
+def test_a_public_server_starts_once_a_key_exists(tmp_path: Path) -> None:
     cli = Cli(tmp_path)
     assert "no authentication" in cli("serve", "--host", "0.0.0.0", "--port", "0", code=2).stderr
     key = cli.json("keys", "add", "--user", "ann")["key"]
     with server(tmp_path, "--host", "0.0.0.0") as url:
         assert httpx.get(f"{url}/live").status_code == 200
         assert httpx.get(f"{url}/anything").status_code == 401
-        # Where the request says it comes from is not where it comes from.
+        # Headers do not make a request local.
         spoofed = {"X-Forwarded-For": "127.0.0.1", "x-authz-user-id": "ann"}
         assert httpx.get(f"{url}/anything", headers=spoofed).status_code == 401
         assert httpx.get(f"{url}/anything", headers=bearer(key)).status_code == 404
-        # Revoked by another process, it is refused soon.
+        # A key that another process revokes is rejected soon.
         cli("keys", "revoke", "ann")
         deadline = time.monotonic() + 30
         while httpx.get(f"{url}/anything", headers=bearer(key)).status_code != 401:
@@ -85,14 +73,7 @@ def test_a_server_that_others_reach_starts_once_there_is_a_key(tmp_path: Path) -
     assert key not in (tmp_path / "log").read_text()
 
 
-def test_off_is_refused_where_others_reach_it(tmp_path: Path) -> None:
-    cli = Cli(tmp_path)
-    cli("keys", "add", "--user", "ann")
-    (tmp_path / "config.toml").write_text('auth = "off"\n')
-    assert "auth is off" in cli("serve", "--host", "0.0.0.0", code=2).stderr
-
-
-def test_a_request_to_another_name_is_refused_and_none_forges_a_line_of_the_log(tmp_path: Path) -> None:
+def test_foreign_hosts_are_rejected_and_no_request_forges_a_log_line(tmp_path: Path) -> None:
     forged = "%0d%0aERROR:    forged"
     with server(tmp_path) as url:
         for path in ("/health", "/v1/chat/completions", "/docs", "/nothing"):
@@ -108,16 +89,3 @@ def test_a_request_to_another_name_is_refused_and_none_forges_a_line_of_the_log(
     log = (tmp_path / "log").read_text()
     assert "nothing" in log
     assert not [line for line in log.splitlines() if line.lstrip().startswith("ERROR:    forged")]
-
-
-@pytest.mark.parametrize(
-    ("settings", "names"),
-    [
-        ({}, []),
-        ({"allowed_hosts": "Memory.Example.org, other"}, ["Memory.Example.org", "other"]),
-        ({"host": "0.0.0.0"}, ["*"]),
-        ({"host": "0.0.0.0", "allowed_hosts": "a"}, ["a"]),
-    ],
-)
-def test_names_are_checked_on_this_machine_and_wherever_some_are_set(settings: Any, names: Any) -> None:
-    assert host_guard_config(Settings(**settings)).allowed == names

@@ -59,18 +59,7 @@ def events(client: TestClient, **body: Any) -> list[tuple[str, dict[str, Any]]]:
     return reports
 
 
-def settle(client: TestClient) -> None:
-    """Wait until what the runs came to is kept, and learned from."""
-    app: Any = client.app
-
-    async def work() -> None:
-        await app.state.agents._agent.settled()
-        await app.state.service.jobs.run_pending()
-
-    client.portal.call(work)  # type: ignore[union-attr]
-
-
-def test_without_memory_it_answers_and_keeps_nothing(client: TestClient, llm: ScriptedLLM) -> None:
+def test_without_memory_the_agent_stores_nothing(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, calls(call("sums_add", a=2, b=3), thought="I add."), "5.")
     report = ask(client, "What is 2 and 3?")
     step = {"thought": "I add.", "action": "sums_add", "arguments": {"a": 2, "b": 3}, "observation": "5"}
@@ -78,21 +67,17 @@ def test_without_memory_it_answers_and_keeps_nothing(client: TestClient, llm: Sc
     assert report["steps"] == [step]
     assert (report["ended"], report["conversation_id"], report["error"]) == ("answered", "", None)
     assert tool_names(agent_requests(llm)[0]) == ["sums_add"]
-    settle(client)
-    service = client.app.state.service  # type: ignore[attr-defined]
-    assert client.portal.call(service.users) == []  # type: ignore[union-attr]
-
-
-def test_it_streams_thought_action_observation_and_answer(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, calls(call("sums_add", a=2, b=3), thought="I add."), "5.")
     report = events(client)
     assert [kind for kind, _ in report] == ["thought", "action", "observation", "answer"]
     assert report[0][1] == {"thought": "I add."}
     assert report[2][1] == {"observation": "5", "action": "sums_add", "failed": False}
     assert report[3][1]["answer"] == "5."
+    service = client.app.state.service  # type: ignore[attr-defined]
+    assert client.portal.call(service.users) == []  # type: ignore[union-attr]
 
 
-def test_with_memory_a_conversation_goes_on(client: TestClient, llm: ScriptedLLM) -> None:
+def test_with_memory_a_conversation_continues(client: TestClient, llm: ScriptedLLM) -> None:
     client.post("/api/react/facts/store", json={"content": PORT, "user": "alex", "collection": "payments"})
     script(llm, "8443.", "I told you: 8443.")
     first = ask(client, **MONDAY)
@@ -101,13 +86,17 @@ def test_with_memory_a_conversation_goes_on(client: TestClient, llm: ScriptedLLM
     assert PORT in str(messages(agent_requests(llm)[0]))
     ask(client, "What did I ask?", **MONDAY)
     assert f"Previous invocation 1: The user asked “{QUESTION}”" in str(messages(agent_requests(llm)[1]))
-    settle(client)
     body = {"user": "alex", "collection": "payments", "conversation_id": "monday"}
-    stored = client.post("/api/react/conversations/get", json=body).json()["conversation"]
-    assert [each["query"] for each in stored["invocations"]] == [QUESTION, "What did I ask?"]
+
+    def queries() -> list[str]:
+        stored = client.post("/api/react/conversations/get", json=body).json()["conversation"]
+        return [each["query"] for each in stored["invocations"]]
+
+    # The result of a run is stored in the background.
+    wait_until(lambda: queries() == [QUESTION, "What did I ask?"])
 
 
-def test_a_question_without_a_conversation_begins_one(client: TestClient, llm: ScriptedLLM) -> None:
+def test_a_question_without_a_conversation_starts_one(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, "8443.", "Yes.")
     started = ask(client, **ALEX)["conversation_id"]
     assert started
@@ -115,7 +104,7 @@ def test_a_question_without_a_conversation_begins_one(client: TestClient, llm: S
     assert QUESTION in str(messages(agent_requests(llm)[1]))
 
 
-def test_what_one_user_or_collection_has_no_other_is_shown(client: TestClient, llm: ScriptedLLM) -> None:
+def test_facts_of_other_users_and_collections_are_not_used(client: TestClient, llm: ScriptedLLM) -> None:
     client.post("/api/react/facts/store", json={"content": PORT, "user": "alex", "collection": "payments"})
     script(llm, "I do not know.", "I do not know.")
     for other in ({"user": "eve"}, {"collection": "other"}):
@@ -123,7 +112,7 @@ def test_what_one_user_or_collection_has_no_other_is_shown(client: TestClient, l
     assert "8443" not in str([messages(each) for each in agent_requests(llm)])
 
 
-def test_history_and_state_are_gone_on_from_and_a_group_has_its_tools(client: TestClient, llm: ScriptedLLM) -> None:
+def test_history_state_and_groups_of_tools_are_used(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, "5.")
     step = {"thought": "I add.", "action": "sums_add", "arguments": {"a": 2, "b": 3}, "observation": "5"}
     ask(client, history=[step], state="almost done", group=["none"])
@@ -133,9 +122,8 @@ def test_history_and_state_are_gone_on_from_and_a_group_has_its_tools(client: Te
     assert "State: almost done" in messages(request)[1]["content"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "kind"),
-    [
+def test_an_invalid_request_is_rejected_before_a_stream_begins(client: TestClient) -> None:
+    cases: list[tuple[dict[str, Any], int, str]] = [
         ({"question": ""}, 400, "InvalidText"),
         ({"question": "  "}, 400, "InvalidText"),
         ({"question": "  ", "streaming": True}, 400, "InvalidText"),
@@ -145,11 +133,13 @@ def test_history_and_state_are_gone_on_from_and_a_group_has_its_tools(client: Te
         ({"question": "x", "enable_memory": True}, 401, "MissingUser"),
         ({"question": "x", "enable_memory": True, "streaming": True}, 401, "MissingUser"),
         ({"question": "x", "history": [{"thought": 1}]}, 400, "InvalidInput"),
-    ],
-)
-def test_what_a_request_gets_wrong_is_told(client: TestClient, body: Any, status: int, kind: str) -> None:
-    answer = client.post("/v1/agent", json=body)
-    assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
+    ]
+    for body, status, kind in cases:
+        answer = client.post("/v1/agent", json=body)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
+    broken(client)
+    answer = client.post("/v1/agent", json={"question": QUESTION, **MONDAY})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "StoreUnavailable")
 
 
 def test_a_model_that_does_not_answer_is_an_error_in_the_response(client: TestClient, llm: ScriptedLLM) -> None:
@@ -160,20 +150,14 @@ def test_a_model_that_does_not_answer_is_an_error_in_the_response(client: TestCl
     assert [kind for kind, _ in events(client)] == ["error", "answer"]
 
 
-def test_while_nobody_can_tell_who_asks_nobody_is_answered(client: TestClient) -> None:
-    broken(client)
-    answer = client.post("/v1/agent", json={"question": QUESTION, **MONDAY})
-    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "StoreUnavailable")
-
-
-def test_a_server_without_a_model_says_so(tmp_path: Path) -> None:
+def test_a_server_without_a_model_reports_it(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         wait_until(lambda: client.get("/ready").status_code == 200)
         answer = client.post("/v1/agent", json={"question": "Hi there"})
         assert answer.json()["error"]["message"] == "an agent needs a model: set agent_llm or llm"
 
 
-def test_history_names_the_key_that_asked(client: TestClient, llm: ScriptedLLM) -> None:
+def test_the_history_names_the_key_and_the_agent(client: TestClient, llm: ScriptedLLM) -> None:
     app: Any = client.app
 
     async def key() -> str:
@@ -186,5 +170,5 @@ def test_history_names_the_key_that_asked(client: TestClient, llm: ScriptedLLM) 
     script(llm, calls(call("StoreFact", content=PORT), thought="I keep it."), "8443.")
     answer = client.post("/v1/agent", json={"question": QUESTION, **MONDAY}, headers=headers)
     assert answer.status_code == 200, answer.text
-    # What it was told to keep, and what was said.
+    # Of the fact that the agent stored, and of the turns.
     assert client.portal.call(writers) == {"key:laptop agent"}  # type: ignore[union-attr]

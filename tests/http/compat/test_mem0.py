@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from mem0.client.main import AsyncMemoryClient, MemoryClient
 from mem0.client.types import DeleteAllMemoryOptions
 from mem0.exceptions import MemoryNotFoundError, ValidationError
 
-from recollect.http.app import make_app
 from recollect.http.compat.mem0 import routes as mem0_routes
+from recollect.http.server import run_embedded_server
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings
 
-# Before it is imported: it would write to the home folder, and tell its makers.
+# Set before the client is used: it would write to the home folder and send telemetry.
 os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
 os.environ["MEM0_TELEMETRY"] = "False"
 
@@ -33,34 +31,9 @@ PEANUTS = "User is allergic to peanuts"
 BIKE = "User rides a red cargo bike"
 
 
-class Server(uvicorn.Server):
-    """Signals when it accepts requests."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = threading.Event()
-
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.servers[0].sockets[0].getsockname()[1]}"
-
-
-@contextmanager
-def running(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Iterator[str]:
-    """The address of a real server."""
-    server = Server(uvicorn.Config(make_app(settings(home, llm, **more)), port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert server.ready.wait(60)
-        yield server.url
-    finally:
-        server.should_exit = True
-        thread.join(60)
+def running(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> AbstractContextManager[str]:
+    """Run a real server; the context is its URL."""
+    return run_embedded_server(settings(home, llm, **more))
 
 
 @pytest.fixture
@@ -77,7 +50,7 @@ def mem0(host: str) -> Iterator[MemoryClient]:
 
 
 def raw(mem0: MemoryClient, content: str, *, user_id: str | None = "alex", **more: Any) -> str:
-    """Keep something word for word; gives its id."""
+    """Store a text verbatim and return its id."""
     names = {"user_id": user_id} if user_id else {}
     [result] = mem0.add(content, infer=False, **names, **more)["results"]
     assert (result["memory"], result["event"]) == (content, "ADD")
@@ -88,7 +61,7 @@ def contents(listed: Any) -> list[str]:
     return [each["memory"] for each in listed["results"]]
 
 
-def test_the_real_client_makes_its_round(mem0: MemoryClient) -> None:
+def test_the_client_of_mem0_can_do_everything(mem0: MemoryClient) -> None:
     id = raw(mem0, PEANUTS, metadata={"topic": "health"})
     assert raw(mem0, BIKE) != id
     stored = mem0.get(id)
@@ -113,7 +86,7 @@ def test_the_real_client_makes_its_round(mem0: MemoryClient) -> None:
     assert mem0.get_all(**ALEX)["results"] == []
 
 
-def test_what_is_said_is_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_messages_are_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, "peanuts", claim(PEANUTS))
     messages = [
         {"role": "user", "content": "I'm allergic to peanuts"},
@@ -126,13 +99,13 @@ def test_what_is_said_is_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
         [stored] = mem0.search("allergies", filters={"AND": [{"user_id": "alex"}, {"agent_id": "cook"}]})["results"]
         assert (stored["memory"], stored["agent_id"], stored["run_id"]) == (PEANUTS, "cook", "monday")
         assert stored["metadata"] == {"topic": "health"}
-        # Found by the user alone, too, and what was said is no memory.
+        # It is found by the user alone as well; turns are not returned.
         assert contents(mem0.search("allergies", **ALEX)) == [PEANUTS]
         assert contents(mem0.get_all(**ALEX)) == [PEANUTS]
         mem0.client.close()
 
 
-def test_what_takes_longer_is_learned_behind_the_answer(
+def test_slow_learning_continues_in_the_background(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mem0_routes, "LEARN_S", 0.2)
@@ -145,18 +118,16 @@ def test_what_takes_longer_is_learned_behind_the_answer(
         mem0.client.close()
 
 
-def test_the_selector_learns_where_there_is_no_model(mem0: MemoryClient) -> None:
+def test_the_selector_learns_without_an_llm(mem0: MemoryClient) -> None:
     added = mem0.add("My name is Alex and I live in Oslo.", user_id="alex")
     assert added["status"] == "SUCCEEDED"
     assert "I live in Oslo" in contents(added)
 
-
-def test_nothing_worth_keeping_gives_no_results(mem0: MemoryClient) -> None:
     assert mem0.add("Hello!", user_id="alex")["results"] == []
 
 
 @pytest.mark.parametrize("infer", [True, False])
-def test_what_nobody_sees_is_no_reason_to_refuse_the_rest(mem0: MemoryClient, infer: bool) -> None:
+def test_invisible_messages_are_skipped(mem0: MemoryClient, infer: bool) -> None:
     for unseen in ("", " ", "\x10", "\0", "\u200b", [{"role": "user", "content": "\x10"}]):
         assert mem0.add(unseen, user_id="alex", infer=infer)["results"] == []
     received = mem0.add(
@@ -167,7 +138,7 @@ def test_what_nobody_sees_is_no_reason_to_refuse_the_rest(mem0: MemoryClient, in
     assert contents(received) == ["I live in Oslo" if infer else "I live in Oslo."]
 
 
-def test_the_async_client_makes_its_round_too(host: str) -> None:
+def test_the_async_client_of_mem0_works(host: str) -> None:
     async def round_trip() -> None:
         async with AsyncMemoryClient(api_key="any", host=host) as mem0:
             [added] = (await mem0.add(PEANUTS, user_id="alex", infer=False))["results"]
@@ -180,7 +151,7 @@ def test_the_async_client_makes_its_round_too(host: str) -> None:
     asyncio.run(round_trip())
 
 
-def test_pages_go_from_the_newest_to_the_oldest(mem0: MemoryClient) -> None:
+def test_pages_begin_with_the_newest(mem0: MemoryClient) -> None:
     for number in range(5):
         raw(mem0, f"Fact number {number}")
     first = mem0.get_all(**ALEX, page=1, page_size=2)
@@ -190,7 +161,7 @@ def test_pages_go_from_the_newest_to_the_oldest(mem0: MemoryClient) -> None:
     assert (contents(last), last["next"]) == (["Fact number 0"], None)
 
 
-def test_batches_change_and_delete_several_or_none(mem0: MemoryClient) -> None:
+def test_batches_change_or_delete_all_or_none(mem0: MemoryClient) -> None:
     one, two = raw(mem0, "one"), raw(mem0, "two")
     report = mem0.batch_update([{"memory_id": one, "text": "first"}, {"memory_id": two, "text": "second"}])
     assert report == {"message": "Successfully updated 2 memories"}
@@ -253,7 +224,7 @@ def stocked(mem0: MemoryClient) -> MemoryClient:
     return mem0
 
 
-def test_the_filters_mean_what_they_mean_in_mem0(stocked: MemoryClient) -> None:
+def test_filters_work_as_in_mem0(stocked: MemoryClient) -> None:
     assert {str(plain): contents(stocked.get_all(filters=plain)) for plain, _ in FILTERED} == {
         str(plain): expected for plain, expected in FILTERED
     }
@@ -274,13 +245,13 @@ NONSENSE = [
 ]
 
 
-def test_a_filter_that_makes_no_sense_is_refused(mem0: MemoryClient) -> None:
+def test_an_invalid_filter_is_rejected(mem0: MemoryClient) -> None:
     for plain in NONSENSE:
         with pytest.raises(ValidationError):
             mem0.get_all(filters=plain)
 
 
-def test_all_memories_of_a_filter_are_deleted_and_no_others(stocked: MemoryClient) -> None:
+def test_only_memories_of_the_filter_are_deleted(stocked: MemoryClient) -> None:
     stocked.delete_all(DeleteAllMemoryOptions(filters={"user_id": "alex", "run_id": "monday"}))
     assert contents(stocked.get_all(**ALEX)) == ["Wheels", "Peas"]
     stocked.delete_all(user_id="alex", agent_id="cook")
@@ -292,7 +263,7 @@ def test_all_memories_of_a_filter_are_deleted_and_no_others(stocked: MemoryClien
     assert contents(stocked.get_all(filters={"user_id": "eve"})) == ["Beans"]
 
 
-def test_a_day_of_expiry_can_be_given_and_taken_away(mem0: MemoryClient) -> None:
+def test_an_expiration_date_can_be_set_and_removed(mem0: MemoryClient) -> None:
     id = raw(mem0, PEANUTS, expiration_date="2999-12-31")
     assert mem0.get(id)["expiration_date"] == "2999-12-31"
     assert mem0.update(id, expiration_date=None)["expiration_date"] is None
@@ -300,7 +271,7 @@ def test_a_day_of_expiry_can_be_given_and_taken_away(mem0: MemoryClient) -> None
         mem0.update(id, expiration_date="soon")
 
 
-def test_what_is_kept_twice_takes_on_what_is_said_of_it(mem0: MemoryClient) -> None:
+def test_a_memory_that_exists_is_updated(mem0: MemoryClient) -> None:
     body = {"user_id": "alex", "infer": False}
     events = [
         mem0.add(PEANUTS, metadata=metadata, **body)["results"][0]["event"]
@@ -311,17 +282,14 @@ def test_what_is_kept_twice_takes_on_what_is_said_of_it(mem0: MemoryClient) -> N
     assert one["metadata"] == {"a": 1, "b": 2}
 
 
-def test_what_expired_is_not_listed(mem0: MemoryClient) -> None:
-    raw(mem0, PEANUTS, expiration_date="2020-12-31")
-    assert mem0.get_all(filters={"user_id": "alex"})["results"] == []
-
-
-def test_only_the_fields_that_are_asked_for_are_given(mem0: MemoryClient) -> None:
+def test_only_requested_fields_are_returned_and_no_expired_memories(mem0: MemoryClient) -> None:
+    raw(mem0, BIKE, expiration_date="2020-12-31")
     id = raw(mem0, PEANUTS)
+    assert contents(mem0.get_all(**ALEX)) == [PEANUTS]
     assert mem0.search("allergic", **ALEX, fields=["memory"])["results"] == [{"id": id, "memory": PEANUTS}]
 
 
-def test_whoever_is_bound_to_a_user_reaches_no_other(host: str, mem0: MemoryClient) -> None:
+def test_a_caller_limited_to_a_user_reaches_no_other(host: str, mem0: MemoryClient) -> None:
     foreign = raw(mem0, PEANUTS)
     bound = MemoryClient(api_key="any", host=host, client=httpx.Client(headers={"x-authz-user-id": "eve"}))
     own = raw(bound, BIKE, user_id=None)
@@ -348,7 +316,7 @@ def test_whoever_is_bound_to_a_user_reaches_no_other(host: str, mem0: MemoryClie
     bound.client.close()
 
 
-def test_the_first_versions_of_the_routes_answer_with_bare_lists(host: str, mem0: MemoryClient) -> None:
+def test_older_versions_of_the_routes_return_bare_lists(host: str, mem0: MemoryClient) -> None:
     raw(mem0, PEANUTS)
     with httpx.Client(base_url=host) as client:
         listed = client.get("/v1/memories/", params={"user_id": "alex"}).json()
@@ -361,7 +329,7 @@ def test_the_first_versions_of_the_routes_answer_with_bare_lists(host: str, mem0
         assert (paged["count"], paged["results"]) == (1, listed)
 
 
-def test_the_server_that_users_run_themselves_makes_its_round(host: str) -> None:
+def test_the_routes_of_a_self_hosted_server_work(host: str) -> None:
     with httpx.Client(base_url=host) as client:
         body = {"messages": [{"role": "user", "content": PEANUTS}], "user_id": "alex", "infer": False}
         [added] = client.post("/memories", json=body).json()["results"]
@@ -370,9 +338,10 @@ def test_the_server_that_users_run_themselves_makes_its_round(host: str) -> None
         assert contents(client.get("/memories", params={"user_id": "alex"}).json()) == [PEANUTS]
         request = {"query": "allergic to what?", "user_id": "alex"}
         assert contents(client.post("/search", json=request).json()) == [PEANUTS]
-        assert client.put(path, json={"text": BIKE}).json() == {"message": "Memory updated successfully!"}
+        updated = client.put(path, json={"text": BIKE}).json()
+        assert (updated["message"], updated["memory"]) == ("Memory updated successfully!", BIKE)
         assert [each["event"] for each in client.get(f"{path}/history").json()] == ["ADD", "UPDATE"]
-        assert client.delete(path).json() == {"message": "Memory deleted successfully"}
+        assert client.delete(path).json() == {"message": "Memory deleted successfully!"}
         assert client.get(path).status_code == 404
         client.post("/memories", json=body)
         assert client.delete("/memories").status_code == 400
@@ -385,7 +354,7 @@ def test_the_server_that_users_run_themselves_makes_its_round(host: str) -> None
         assert "operator" in refused.json()["detail"]
 
 
-def test_a_filter_is_neither_too_large_nor_too_deep(host: str) -> None:
+def test_large_and_deep_filters_and_unknown_ids_are_rejected(host: str) -> None:
     deep: Any = {"user_id": "alex"}
     for _ in range(40):
         deep = {"AND": [deep]}
@@ -393,8 +362,6 @@ def test_a_filter_is_neither_too_large_nor_too_deep(host: str) -> None:
     for plain in (deep, wide, {"AND": [[["x"]]]}, {"user_id": "alex", "size": {}}):
         assert httpx.post(f"{host}/v3/memories/", json={"filters": plain}).status_code == 400
 
-
-def test_ids_that_were_never_given_out_answer_alike(host: str) -> None:
     client = httpx.Client(base_url=host)
     for id in ("x", "x.", "x.YQ", "x.AAAA", "a%00b", "%F0%9F%98%80", "x." + "Y" * 600):
         for path in (f"/memories/{id}", f"/v1/memories/{id}/", f"/v1/memory/{id}?user_id=alex"):

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from recollect.model.change import Author
+from recollect.model.scope import Scope
 from tests.support.compat_server import UNKNOWN, broken, served
 
 BUDGET = "User's budget for Hawaii is $10,000"
@@ -48,15 +50,13 @@ def test_a_memory_has_the_fields_of_the_design_in_its_order(client: TestClient) 
     assert item["created_at"].endswith("Z")
     assert (item["type"], item["importance"], item["access_count"]) == ("semantic", 0.8, 0)
 
-
-def test_what_is_empty_is_left_out(client: TestClient) -> None:
-    item = store_memory(client)
+    item = store_memory(client, DEPLOY)
     assert "project_id" not in item
     assert "source" not in item
     assert client.get(f"/v1/memory/{item['id']}", params={"user_id": USER}).json() == item
 
 
-def test_the_three_types_are_kept_and_listed_by_type(client: TestClient) -> None:
+def test_memories_are_listed_by_type(client: TestClient) -> None:
     store_memory(client, BUDGET)
     store_memory(client, DEPLOY, type="procedural")
     store_memory(client, VACATION, type="episodic")
@@ -68,7 +68,7 @@ def test_the_three_types_are_kept_and_listed_by_type(client: TestClient) -> None
     assert contents(both) == [VACATION, BUDGET]
 
 
-def test_a_list_goes_on_from_its_cursor_to_the_end(client: TestClient) -> None:
+def test_a_cursor_requests_the_next_page(client: TestClient) -> None:
     for number in range(5):
         store_memory(client, f"Fact number {number}")
     seen, cursor = [], None
@@ -82,10 +82,8 @@ def test_a_list_goes_on_from_its_cursor_to_the_end(client: TestClient) -> None:
     assert cursor is None
 
 
-def test_what_was_said_is_no_memory_of_the_list(client: TestClient) -> None:
+def test_turns_are_not_listed(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
-    from recollect.model.change import Author
-    from recollect.model.scope import Scope
 
     async def say() -> None:
         await service.remember(Scope(USER), "Hello there, how are you?", by=Author("test"))
@@ -94,24 +92,18 @@ def test_what_was_said_is_no_memory_of_the_list(client: TestClient) -> None:
     assert client.get("/v1/memory", params={"user_id": USER}).json()["total"] == 0
 
 
-def test_a_memory_said_twice_is_kept_once(client: TestClient) -> None:
-    item = store_memory(client)
-    repeated = client.post("/v1/memory", json={"content": BUDGET, "user_id": USER})
-    assert (repeated.status_code, repeated.json()["id"]) == (200, item["id"])
-
-
-def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> None:
+def test_a_memory_that_exists_is_updated(client: TestClient) -> None:
     first = store_memory(client, importance=0.3, source="chat")
     repeated = {"content": BUDGET, "user_id": USER}
     answer = client.post("/v1/memory", json={**repeated, "type": "episodic", "importance": 0.9})
     item = {**first, "type": "episodic", "importance": 0.9}
     assert (answer.status_code, answer.json()) == (200, item)
-    # What is not said stays as it is.
+    # Fields that are not sent stay as they are.
     assert client.post("/v1/memory", json=repeated).json() == item
     assert client.get(f"/v1/memory/{first['id']}", params={"user_id": USER}).json() == item
 
 
-def test_what_has_expired_is_not_listed(client: TestClient) -> None:
+def test_expired_memories_are_not_listed(client: TestClient) -> None:
     who = {"X-Memory-User": USER}
     for content, until in (("It was on sale", "2020-01-01"), ("It is on sale", "2999-01-01")):
         new = {"content": content, "expires_at": until}
@@ -123,14 +115,14 @@ def test_what_has_expired_is_not_listed(client: TestClient) -> None:
     assert [each["memory"] for each in own] == [BUDGET, "It is on sale"]
     mem0 = client.get("/memories", headers=who).json()["results"]
     assert [each["memory"] for each in mem0] == [BUDGET, "It is on sale"]
-    # Whoever asks by that time is told.
+    # A filter by that time finds expired memories.
     request = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
     over = client.post("/recollect/v1/list", json=request, headers=who).json()["results"]
     assert [each["memory"] for each in over] == ["It was on sale"]
     assert client.delete("/v1/memory", headers=who).json()["deleted"] == 3
 
 
-def test_search_finds_the_budget_of_the_design(client: TestClient) -> None:
+def test_search_returns_the_best_match(client: TestClient) -> None:
     store_memory(client, BUDGET)
     store_memory(client, DEPLOY, type="procedural")
     request = {"query": "What's my budget for the Hawaii trip?", "user_id": USER}
@@ -165,7 +157,7 @@ def test_search_without_a_project_finds_what_the_list_has(client: TestClient) ->
     assert results[0]["memory"] == boiler["content"]
 
 
-def test_a_key_for_one_project_finds_nothing_of_the_others(client: TestClient) -> None:
+def test_a_key_of_one_project_searches_no_other(client: TestClient) -> None:
     store_memory(client, "The boiler is made by Vaillant", project_id="p")
 
     async def make() -> str:
@@ -178,16 +170,16 @@ def test_a_key_for_one_project_finds_nothing_of_the_others(client: TestClient) -
     assert client.post("/v1/memory/search", json=request, headers=headers).json() == {"results": []}
 
 
-@pytest.mark.parametrize("verb", ["put", "patch"])
-def test_an_update_changes_what_it_names_and_keeps_the_rest(client: TestClient, verb: str) -> None:
+def test_an_update_changes_only_the_fields_that_it_has(client: TestClient) -> None:
     item = store_memory(client, importance=0.8)
     path = f"/v1/memory/{item['id']}"
-    answer = getattr(client, verb)(path, params={"user_id": USER}, json={"content": "User's budget is $12,000"})
-    assert answer.json() == {**item, "content": "User's budget is $12,000"}
-    assert client.get(path, params={"user_id": USER}).json()["content"] == "User's budget is $12,000"
+    for verb, content in (("PUT", "User's budget is $12,000"), ("PATCH", "User's budget is $13,000")):
+        answer = client.request(verb, path, params={"user_id": USER}, json={"content": content})
+        assert answer.json() == {**item, "content": content}
+        assert client.get(path, params={"user_id": USER}).json()["content"] == content
 
 
-def test_a_deleted_memory_is_gone(client: TestClient) -> None:
+def test_a_deleted_memory_is_not_found(client: TestClient) -> None:
     path = f"/v1/memory/{store_memory(client)['id']}"
     answer = client.delete(path, params={"user_id": USER})
     assert answer.json() == {"success": True, "message": "deleted 1 memory", "deleted": 1}
@@ -214,7 +206,7 @@ def test_memories_are_deleted_by_project_by_type_and_by_user(client: TestClient)
     assert client.get("/v1/memory", params={"user_id": "someone else"}).json()["total"] == 1
 
 
-def test_a_gateway_says_who_it_is(client: TestClient) -> None:
+def test_a_gateway_names_the_user(client: TestClient) -> None:
     store_memory(client)
     gateway = {"x-authz-user-id": USER}
     assert client.get("/v1/memory", headers=gateway).json()["total"] == 1
@@ -223,9 +215,8 @@ def test_a_gateway_says_who_it_is(client: TestClient) -> None:
     assert code_of(named_another) == (403, "FORBIDDEN")
 
 
-@pytest.mark.parametrize(
-    ("verb", "path", "body"),
-    [
+def test_a_request_without_a_user_is_rejected(client: TestClient) -> None:
+    for verb, path, body in (
         ("get", "/v1/memory", None),
         ("delete", "/v1/memory", None),
         ("get", f"/v1/memory/{UNKNOWN}", None),
@@ -233,15 +224,12 @@ def test_a_gateway_says_who_it_is(client: TestClient) -> None:
         ("put", f"/v1/memory/{UNKNOWN}", {"content": "x"}),
         ("post", "/v1/memory", {"content": "x"}),
         ("post", "/v1/memory/search", {"query": "x"}),
-    ],
-)
-def test_without_a_user_nothing_is_answered(client: TestClient, verb: str, path: str, body: Any) -> None:
-    assert code_of(client.request(verb, path, json=body)) == (401, "MISSING_USER_ID")
+    ):
+        assert code_of(client.request(verb, path, json=body)) == (401, "MISSING_USER_ID")
 
 
-@pytest.mark.parametrize(
-    ("path", "params", "code"),
-    [
+def test_an_invalid_query_parameter_is_named(client: TestClient) -> None:
+    cases: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/memory", {"limit": 0}, "INVALID_LIMIT"),
         ("/v1/memory", {"limit": 101}, "INVALID_LIMIT"),
         ("/v1/memory", {"limit": "many"}, "INVALID_LIMIT"),
@@ -250,13 +238,9 @@ def test_without_a_user_nothing_is_answered(client: TestClient, verb: str, path:
         ("/v1/memory", {"cursor": "nonsense"}, "INVALID_INPUT"),
         ("/v1/memory", {"usr_id": "x"}, "INVALID_USR_ID"),
         (f"/v1/memory/{UNKNOWN}", {"verbose": 1}, "INVALID_VERBOSE"),
-    ],
-)
-def test_what_a_query_string_gets_wrong_is_named(client: TestClient, path: str, params: Any, code: str) -> None:
-    assert code_of(client.get(path, params={"user_id": USER, **params})) == (400, code)
-
-
-def test_a_mistyped_filter_deletes_nothing(client: TestClient) -> None:
+    ]
+    for path, params, code in cases:
+        assert code_of(client.get(path, params={"user_id": USER, **params})) == (400, code)
     store_memory(client)
     answer = client.delete("/v1/memory", params={"user_id": USER, "projectid": "x"})
     assert code_of(answer) == (400, "INVALID_PROJECTID")
@@ -264,9 +248,8 @@ def test_a_mistyped_filter_deletes_nothing(client: TestClient) -> None:
     assert client.get("/v1/memory", params={"user_id": USER}).json()["total"] == 1
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
+def test_an_invalid_body_is_rejected_with_the_name_of_the_field(client: TestClient) -> None:
+    cases: list[tuple[Any, str]] = [
         ({"user_id": USER}, "INVALID_CONTENT"),
         ({"user_id": USER, "content": 7}, "INVALID_CONTENT"),
         ({"user_id": USER, "content": "  "}, "INVALID_TEXT"),
@@ -276,20 +259,12 @@ def test_a_mistyped_filter_deletes_nothing(client: TestClient) -> None:
         ({"user_id": USER, "content": "x", "colour": "red"}, "INVALID_COLOUR"),
         ({"user_id": "u\n", "content": "x"}, "INVALID_INPUT"),
         (["not", "an", "object"], "INVALID_BODY"),
-    ],
-)
-def test_what_a_body_gets_wrong_is_named(client: TestClient, body: Any, code: str) -> None:
-    assert code_of(client.post("/v1/memory", json=body)) == (400, code)
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"content": "\\ud800", "user_id": "u"}', b"[" * 20_000])
-def test_a_body_that_cannot_be_read_is_refused(client: TestClient, body: bytes) -> None:
-    answer = client.post("/v1/memory", content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 400
-    assert code_of(answer)[1].startswith("INVALID_")
-
-
-def test_an_update_that_changes_nothing_is_refused(client: TestClient) -> None:
+    ]
+    for body, code in cases:
+        assert code_of(client.post("/v1/memory", json=body)) == (400, code)
+    for raw in (b"", b"{", b"\xff", b'{"content": "\\ud800", "user_id": "u"}', b"[" * 20_000):
+        answer = client.post("/v1/memory", content=raw, headers={"content-type": "application/json"})
+        assert (answer.status_code, code_of(answer)[1].startswith("INVALID_")) == (400, True)
     path = f"/v1/memory/{store_memory(client)['id']}"
     assert code_of(client.put(path, params={"user_id": USER}, json={})) == (400, "INVALID_BODY")
 
@@ -306,19 +281,19 @@ def test_unknown_and_foreign_memories_answer_alike(client: TestClient) -> None:
     assert client.get(f"/v1/memory/{foreign}", params={"user_id": USER}).status_code == 200
 
 
-def test_a_memory_that_cannot_answer_is_not_available(client: TestClient) -> None:
+def test_an_unavailable_ledger_is_reported(client: TestClient) -> None:
     broken(client)
     answer = client.get("/v1/memory", params={"user_id": USER})
     assert code_of(answer) == (503, "MEMORY_NOT_AVAILABLE")
     assert answer.headers["retry-after"] == "1"
 
 
-def test_what_is_ours_never_goes_to_the_endpoint_behind_the_proxy(client: TestClient) -> None:
+def test_reserved_paths_are_not_forwarded(client: TestClient) -> None:
     for verb, path in (("PUT", "/v1/memory"), ("POST", "/v1/memory/x/y"), ("POST", "/v1/feedback/")):
         assert client.request(verb, path, json={"content": "private"}).status_code in (404, 405)
     # With a slash at its end a path means the same.
     assert client.get("/v1/memory/", params={"user_id": USER}).json()["total"] == 0
 
 
-def test_secrets_are_kept_out(client: TestClient) -> None:
+def test_secrets_are_removed(client: TestClient) -> None:
     assert "sk-" not in store_memory(client, "My key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")["content"]

@@ -46,7 +46,7 @@ def ask(client: TestClient, path: str, **body: Any) -> dict[str, Any]:
 
 
 def refused(client: TestClient, path: str, **body: Any) -> tuple[int, str]:
-    # Written in ASCII, so that what no client would send can be sent.
+    # Written in ASCII, so that lone surrogates can be sent.
     headers = {"content-type": "application/json"}
     answer = client.post(f"/api/react{path}", content=json.dumps(body), headers=headers)
     assert list(answer.json()) == ["error"]
@@ -58,7 +58,7 @@ def facts(client: TestClient, query: str, **more: Any) -> list[str]:
     return [each["content"] for each in ask(client, "/facts/retrieve", query=query, **{**HERE, **more})["facts"]]
 
 
-def test_a_fact_is_stored_and_retrieved_with_the_designs_fields(client: TestClient) -> None:
+def test_a_fact_is_stored_and_retrieved(client: TestClient) -> None:
     stored = ask(client, "/facts/store", content=PORT, source="monday", metadata={"verified": True}, **HERE)
     assert list(stored) == ["fact_id"]
     [fact] = ask(client, "/facts/retrieve", query="Which port does the payment service use?", **HERE)["facts"]
@@ -67,7 +67,7 @@ def test_a_fact_is_stored_and_retrieved_with_the_designs_fields(client: TestClie
     assert fact["metadata"] == {"verified": True}
 
 
-def test_what_is_stored_twice_is_kept_once_with_the_metadata_of_both(client: TestClient) -> None:
+def test_storing_twice_merges_the_metadata(client: TestClient) -> None:
     metadata = [{"verified": False, "by": "ann"}, {"verified": True}, {}]
     stored = [ask(client, "/facts/store", content=PORT, metadata=each, **HERE) for each in metadata]
     assert stored[0] == stored[1] == stored[2]
@@ -97,19 +97,19 @@ def test_a_deleted_fact_is_not_retrieved(client: TestClient) -> None:
     assert refused(client, "/facts/delete", fact_id=id, **HERE) == (404, "NotFound")
 
 
-def test_an_episode_is_stored_and_retrieved_with_the_designs_fields(client: TestClient) -> None:
+def test_an_episode_is_stored_and_retrieved(client: TestClient) -> None:
     stored = ask(client, "/episodes/store", **EPISODE, metadata={"run": 7}, **HERE)
     ask(client, "/facts/store", content=PORT, **HERE)
     [episode] = ask(client, "/episodes/retrieve", query="deploy the payment service", **HERE)["episodes"]
     assert list(episode) == ["id", "goal", "steps", "outcome", "lessons", "timestamp", "metadata"]
     assert {name: episode[name] for name in EPISODE} == EPISODE
     assert (episode["id"], episode["metadata"]) == (stored["episode_id"], {"run": 7})
-    # And is no fact.
+    # An episode is no fact.
     assert facts(client, "deploy the payment service") == [PORT]
     assert refused(client, "/facts/delete", fact_id=stored["episode_id"], **HERE) == (404, "NotFound")
 
 
-def test_a_conversation_keeps_what_its_invocations_came_to_in_order(client: TestClient) -> None:
+def test_a_conversation_has_its_invocations_in_order(client: TestClient) -> None:
     empty = ask(client, "/conversations/get", **TALK)["conversation"]
     assert (empty["conversation_id"], empty["invocations"]) == ("monday", [])
     second = {**INVOCATION, "query": "And the tests?", "result": "they pass"}
@@ -120,28 +120,23 @@ def test_a_conversation_keeps_what_its_invocations_came_to_in_order(client: Test
     assert stored["invocations"] == [INVOCATION, second]
 
 
-def test_a_conversation_that_is_over_can_be_ended(client: TestClient) -> None:
+def test_a_conversation_can_be_ended(client: TestClient) -> None:
     ask(client, "/conversations/update", **TALK, invocation_summary=INVOCATION)
-    assert ask(client, "/conversations/end", **TALK) == {"success": True}
-
-    async def look_after() -> None:
-        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
-
-    client.portal.call(look_after)  # type: ignore[union-attr]
+    end(client, **TALK)
     stored = ask(client, "/conversations/get", **TALK)["conversation"]
     assert stored["metadata"]["closed"] is True
     assert stored["invocations"] == [INVOCATION]
     assert refused(client, "/conversations/end", user="alex", conversation_id="never") == (404, "NotFound")
 
 
-def test_secrets_are_kept_out_of_what_an_invocation_came_to(client: TestClient) -> None:
+def test_secrets_are_removed_from_invocations(client: TestClient) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
     report = {**INVOCATION, "result": f"the key is {secret}"}
     ask(client, "/conversations/update", **TALK, invocation_summary=report)
     assert secret not in client.post("/api/react/conversations/get", json=TALK).text
 
 
-def test_a_ready_made_vector_is_used_and_its_dimension_is_checked(client: TestClient) -> None:
+def test_an_embedding_of_the_caller_is_checked_and_used(client: TestClient) -> None:
     dimensions = client.get("/health").json()["dimensions"]
     one, other = [1.0] + [0.0] * (dimensions - 1), [0.0] * (dimensions - 1) + [1.0]
     ask(client, "/facts/store", content="alpha", embedding=one, **HERE)
@@ -153,7 +148,7 @@ def test_a_ready_made_vector_is_used_and_its_dimension_is_checked(client: TestCl
     assert refused(client, "/facts/store", content="x", embedding=[0.0] * dimensions, **HERE)[0] == 400
 
 
-def test_collections_and_users_do_not_see_each_others_memory(client: TestClient) -> None:
+def test_collections_and_users_are_isolated(client: TestClient) -> None:
     id = ask(client, "/facts/store", content=PORT, **HERE)["fact_id"]
     ask(client, "/episodes/store", **EPISODE, **HERE)
     ask(client, "/conversations/update", **TALK, invocation_summary=INVOCATION)
@@ -168,7 +163,7 @@ def test_collections_and_users_do_not_see_each_others_memory(client: TestClient)
     assert facts(client, "port") == [PORT]
 
 
-def test_a_gateway_says_who_it_is_and_nobody_else_can(client: TestClient) -> None:
+def test_a_gateway_names_the_user(client: TestClient) -> None:
     ask(client, "/facts/store", content=PORT, **HERE)
     gateway = {"x-authz-user-id": "alex"}
     body = {"query": "port", "collection": "payments"}
@@ -180,9 +175,8 @@ def test_a_gateway_says_who_it_is_and_nobody_else_can(client: TestClient) -> Non
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
+def test_an_invalid_request_is_rejected(client: TestClient) -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("/facts/retrieve", {"query": " ", "user": "alex"}),
         ("/facts/retrieve", {"query": "x", "user": "alex", "top_k": 0}),
         ("/facts/retrieve", {"query": "x", "user": "alex", "topk": 3}),
@@ -193,17 +187,10 @@ def test_a_gateway_says_who_it_is_and_nobody_else_can(client: TestClient) -> Non
         ("/conversations/update", {**TALK, "invocation_summary": {"query": "x"}}),
         ("/conversations/update", {**TALK, "conversation_id": "a\nb", "invocation_summary": INVOCATION}),
         ("/facts/delete", {"user": "alex"}),
-    ],
-)
-def test_what_a_request_gets_wrong_is_told(client: TestClient, path: str, body: Any) -> None:
-    assert refused(client, path, **body)[0] == 400
-
-
-def test_a_request_that_names_nobody_is_asked_to(client: TestClient) -> None:
+    ]
+    for path, body in cases:
+        assert refused(client, path, **body)[0] == 400
     assert refused(client, "/facts/retrieve", query="x") == (401, "MissingUser")
-
-
-def test_a_memory_that_cannot_answer_says_so(client: TestClient) -> None:
     broken(client)
     assert refused(client, "/facts/retrieve", query="x", **HERE)[0] == 503
 
@@ -219,11 +206,7 @@ TESTS = {**INVOCATION, "query": "Run the tests of it", "summary": "Agent ran 214
 
 def end(client: TestClient, **talk: Any) -> None:
     assert ask(client, "/conversations/end", **talk) == {"success": True}
-
-    async def look_after() -> None:
-        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
-
-    client.portal.call(look_after)  # type: ignore[union-attr]
+    client.portal.call(client.app.state.service.jobs.run_pending)  # type: ignore[union-attr, attr-defined]
 
 
 def episodes(client: TestClient, **more: Any) -> list[dict[str, Any]]:
@@ -233,7 +216,7 @@ def episodes(client: TestClient, **more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("preset", ["react-mem", None])
-def test_the_end_of_a_conversation_keeps_what_its_invocations_came_to(tmp_path: Path, preset: str | None) -> None:
+def test_the_end_of_a_conversation_stores_an_episode_and_facts(tmp_path: Path, preset: str | None) -> None:
     with served(tmp_path, **({"preset": preset} if preset else {})) as client:
         for line in (BRANCH, TESTS, INVOCATION):
             ask(client, "/conversations/update", **TALK, invocation_summary=line)
@@ -242,11 +225,11 @@ def test_the_end_of_a_conversation_keeps_what_its_invocations_came_to(tmp_path: 
         assert episode["goal"] == "; ".join(each["query"] for each in (BRANCH, TESTS, INVOCATION))
         assert episode["steps"] == [each["summary"] for each in (BRANCH, TESTS, INVOCATION)]
         assert episode["outcome"] == "deployed"
-        # What the user said of themselves on the way stays, and is seen from other conversations.
+        # Facts about the user are learned, and visible in other conversations.
         learned = ask(client, "/facts/retrieve", query="Where does the user work?", user="alex")["facts"]
         assert any("Contoso" in each["content"] for each in learned)
         assert episodes(client, user="eve") == []
-        # Ended twice it is told once; what comes after is told by itself.
+        # Ending twice adds nothing; later invocations make an episode of their own.
         end(client, **TALK)
         assert episodes(client) == [episode]
         later = {**INVOCATION, "query": "Roll back the payment service", "timestamp": "2026-03-16T10:00:00Z"}
@@ -256,7 +239,7 @@ def test_the_end_of_a_conversation_keeps_what_its_invocations_came_to(tmp_path: 
         assert goals == {episode["goal"], "Roll back the payment service"}
 
 
-def test_small_talk_with_an_agent_is_no_episode(client: TestClient) -> None:
+def test_small_talk_makes_no_episode(client: TestClient) -> None:
     report = {**INVOCATION, "query": "Hello!", "summary": "Agent greeted the user", "result": "Hi there"}
     ask(client, "/conversations/update", **TALK, invocation_summary=report)
     end(client, **TALK)
@@ -264,7 +247,7 @@ def test_small_talk_with_an_agent_is_no_episode(client: TestClient) -> None:
     assert ask(client, "/facts/retrieve", query="hello", user="alex")["facts"] == []
 
 
-def test_what_is_learned_of_an_invocation_cites_no_turn(client: TestClient) -> None:
+def test_facts_from_invocations_have_no_turns_as_evidence(client: TestClient) -> None:
     ask(client, "/conversations/update", **TALK, invocation_summary=BRANCH)
     end(client, **TALK)
     listed = client.get("/recollect/v1/memories", headers={"X-Memory-User": "alex"}).json()["results"]
@@ -272,7 +255,7 @@ def test_what_is_learned_of_an_invocation_cites_no_turn(client: TestClient) -> N
     assert [each["evidence"] for each in listed] == [[]] * len(listed)
 
 
-def test_what_was_learned_of_invocations_is_erased_with_the_conversation(client: TestClient) -> None:
+def test_facts_from_invocations_are_erased_with_the_conversation(client: TestClient) -> None:
     ask(client, "/conversations/update", **TALK, invocation_summary=BRANCH)
     end(client, **TALK)
     assert len(episodes(client)) == 1
@@ -282,7 +265,7 @@ def test_what_was_learned_of_invocations_is_erased_with_the_conversation(client:
     assert ask(client, "/facts/retrieve", query="Where does the user work?", user="alex")["facts"] == []
 
 
-def test_a_model_tells_the_episode_of_invocations(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_an_llm_writes_the_episode_of_invocations(tmp_path: Path, llm: ScriptedLLM) -> None:
     story = {
         "task": True,
         "goal": "Release the branch green",
@@ -303,7 +286,7 @@ def test_a_model_tells_the_episode_of_invocations(tmp_path: Path, llm: ScriptedL
         assert "User works at Contoso" in [each["content"] for each in learned]
 
 
-def test_a_model_that_sees_no_task_makes_no_episode_of_tasks(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_an_llm_that_sees_no_task_makes_no_episode(tmp_path: Path, llm: ScriptedLLM) -> None:
     none = {"task": False, "goal": "", "steps": [], "outcome": "", "lessons": [], "summary": ""}
     with served(tmp_path, llm, preset="react-mem", session_episode=False) as client:
         llm.when("Tell its story for those who will work").reply_json(none)

@@ -24,7 +24,9 @@ DETAILED = {"content": "User prefers detailed explanations", "type": "preference
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
-# As the design prints them, but for what differs each time: ids and times.
+INVALID: list[dict[str, Any]] = [{"type": "identity"}, {"importance": 1.1}, {"memoryType": "fact"}]
+
+# The documented format, with placeholders for ids and times.
 LISTED = """[
   {
     "id": "uuid",
@@ -62,7 +64,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def printed(answer: Any) -> str:
-    """The answer as the design prints it."""
+    """Return the answer with placeholders for ids and times."""
     return TIME.sub("time", UUID.sub("uuid", json.dumps(answer.json(), indent=2)))
 
 
@@ -71,13 +73,15 @@ def refused(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]
 
 
-def test_the_designs_manual_memory_is_created_and_answered_as_printed(client: TestClient) -> None:
+def test_memories_have_the_documented_format(client: TestClient) -> None:
     answer = client.post(MEMORIES, json=DETAILED)
-    assert answer.status_code == 201
-    assert printed(answer) == CREATED
+    assert (answer.status_code, printed(answer)) == (201, CREATED)
+    assert client.delete(f"{MEMORIES}/{answer.json()['id']}").status_code == 204
+    client.post(MEMORIES, json=DEADLINE)
+    assert printed(client.get(MEMORIES)) == LISTED
 
 
-def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> None:
+def test_a_memory_that_exists_is_updated(client: TestClient) -> None:
     first = client.post(MEMORIES, json=DETAILED).json()
     repeated = client.post(MEMORIES, json={**DETAILED, "importance": 0.9}).json()
     assert repeated == {**first, "importance": 0.9}
@@ -86,12 +90,7 @@ def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> 
     assert client.get(MEMORIES).json() == [repeated]
 
 
-def test_the_designs_list_is_answered_as_printed(client: TestClient) -> None:
-    client.post(MEMORIES, json=DEADLINE)
-    assert printed(client.get(MEMORIES)) == LISTED
-
-
-def test_one_memory_is_had_by_its_id_and_deleted(client: TestClient) -> None:
+def test_a_memory_is_read_and_deleted_by_its_id(client: TestClient) -> None:
     made = client.post(MEMORIES, json=DEADLINE).json()
     path = f"{MEMORIES}/{made['id']}"
     assert client.get(path).json() == made
@@ -102,16 +101,14 @@ def test_one_memory_is_had_by_its_id_and_deleted(client: TestClient) -> None:
     assert client.get(MEMORIES).json() == []
 
 
-@pytest.mark.parametrize(
-    ("verb", "path"),
-    [("GET", ""), ("POST", ""), ("GET", f"/{UNKNOWN}"), ("DELETE", f"/{UNKNOWN}"), ("GET", "/relevant?query=x")],
-)
-def test_a_session_that_never_began_is_not_found(client: TestClient, verb: str, path: str) -> None:
-    answer = client.request(verb, f"/api/sessions/nowhere/memories{path}", json=DEADLINE if verb == "POST" else None)
-    assert refused(answer) == (404, "SessionNotFoundException")
+def test_a_session_that_does_not_exist_is_not_found(client: TestClient) -> None:
+    missing = "/api/sessions/nowhere/memories"
+    for verb, path in (("GET", ""), ("GET", f"/{UNKNOWN}"), ("DELETE", f"/{UNKNOWN}"), ("GET", "/relevant?query=x")):
+        assert refused(client.request(verb, missing + path)) == (404, "SessionNotFoundException")
+    assert refused(client.post(missing, json=DEADLINE)) == (404, "SessionNotFoundException")
 
 
-def test_a_session_begins_with_what_is_said_in_it(client: TestClient) -> None:
+def test_a_session_begins_with_its_first_turn(client: TestClient) -> None:
     async def say() -> None:
         service = client.app.state.service  # type: ignore[attr-defined]
         await service.remember(Scope("default", "", "talk"), exchange("Hello"), by=Author("test"))
@@ -121,19 +118,16 @@ def test_a_session_begins_with_what_is_said_in_it(client: TestClient) -> None:
     assert client.get("/api/sessions/talk/memories").json() == []
 
 
-def test_a_session_that_is_begun_twice_stays_as_it_is(client: TestClient) -> None:
+def test_beginning_a_session_keeps_an_existing_one_and_chooses_a_missing_id(client: TestClient) -> None:
     client.post(MEMORIES, json=DEADLINE)
     assert client.post("/api/sessions", json={"sessionId": SESSION}).json() == {"sessionId": SESSION}
     assert len(client.get(MEMORIES).json()) == 1
-
-
-def test_a_session_without_an_id_is_given_one(client: TestClient) -> None:
     started = client.post("/api/sessions").json()["sessionId"]
     assert UUID.fullmatch(started)
     assert client.get(f"/api/sessions/{started}/memories").json() == []
 
 
-def test_memories_of_other_sessions_and_users_answer_like_none(client: TestClient) -> None:
+def test_memories_of_other_sessions_and_users_are_not_found(client: TestClient) -> None:
     made = client.post(MEMORIES, json=DEADLINE).json()
     client.post("/api/sessions", json={"sessionId": "other"})
     elsewhere = client.get(f"/api/sessions/other/memories/{made['id']}")
@@ -147,64 +141,45 @@ def test_memories_of_other_sessions_and_users_answer_like_none(client: TestClien
     assert client.get(f"{MEMORIES}/{made['id']}").status_code == 200
 
 
-def test_the_relevant_memories_come_with_the_designs_context(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with served(tmp_path, preset="session-service") as client:
-        client.post("/api/sessions", json={"sessionId": SESSION})
-        for content, kind, importance in (
-            ("The project deadline is March 15th", "fact", 0.9),
-            ("User prefers concise bullet-point summaries", "preference", 0.7),
-            ("Q3 revenue increase correlates with marketing campaign launch", "insight", 0.8),
-        ):
-            client.post(MEMORIES, json={"content": content, "type": kind, "importance": importance})
-        request = {"query": "Can you give me a concise summary of the project deadline?"}
-        answer = client.get(f"{MEMORIES}/relevant", params=request).json()
-        assert answer["context"] == CONTEXT
-        assert [each["memoryType"] for each in answer["memories"]] == ["fact", "preference", "insight"]
-        one = client.get(f"{MEMORIES}/relevant", params={**request, "limit": 1}).json()
-        assert len(one["memories"]) == 1
-
-
-def test_without_memories_there_is_no_context(client: TestClient) -> None:
+def test_relevant_memories_come_with_a_context_block(client: TestClient) -> None:
     assert client.get(f"{MEMORIES}/relevant", params={"query": "x"}).json() == {"memories": [], "context": ""}
+    for content, kind, importance in (
+        ("The project deadline is March 15th", "fact", 0.9),
+        ("User prefers concise bullet-point summaries", "preference", 0.7),
+        ("Q3 revenue increase correlates with marketing campaign launch", "insight", 0.8),
+    ):
+        client.post(MEMORIES, json={"content": content, "type": kind, "importance": importance})
+    request = {"query": "Can you give me a concise summary of the project deadline?"}
+    answer = client.get(f"{MEMORIES}/relevant", params=request).json()
+    assert answer["context"] == CONTEXT
+    assert [each["memoryType"] for each in answer["memories"]] == ["fact", "preference", "insight"]
+    one = client.get(f"{MEMORIES}/relevant", params={**request, "limit": 1}).json()
+    assert len(one["memories"]) == 1
 
 
-def test_the_context_holds_five_memories_unless_told_otherwise(client: TestClient) -> None:
+def test_five_memories_are_relevant_by_default(client: TestClient) -> None:
     for number in range(8):
         client.post(MEMORIES, json={"content": f"The deadline of task {number} is March {number + 1}"})
     results = client.get(f"{MEMORIES}/relevant", params={"query": "deadline of a task"}).json()["memories"]
     assert len(results) == 5
 
 
-def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
-    for number in range(60):
-        client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.1})
-
-    async def look_after() -> None:
-        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
-
-    client.portal.call(look_after)  # type: ignore[union-attr]
-    assert len(client.get(MEMORIES).json()) == 50
-
-
-@pytest.mark.parametrize("importance", [{"importance": 0.2}, {}])
-def test_a_full_session_makes_room_for_what_is_added(client: TestClient, importance: dict[str, float]) -> None:
-    async def look_after() -> None:
-        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
-
+def test_a_full_session_drops_its_least_important_memory(client: TestClient) -> None:
+    jobs = client.app.state.service.jobs  # type: ignore[attr-defined]
     for number in range(50):
         client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.8})
-    for number in range(3):
+    for number, importance in enumerate(({"importance": 0.2}, {}, {"importance": 0.2})):
         made = client.post(MEMORIES, json={"content": f"Tea {number} is cold", **importance})
-        client.portal.call(look_after)  # type: ignore[union-attr]
+        client.portal.call(jobs.run_pending)  # type: ignore[union-attr]
         assert client.get(f"{MEMORIES}/{made.json()['id']}").status_code == 200
         stored = [each["memoryContent"] for each in client.get(MEMORIES).json()]
         assert len(stored) == 50
-        # The least of the others goes: first one of the invoices, then the tea before.
+        # First an invoice is dropped, then the previous tea.
         assert [each for each in stored if each.startswith("Tea")] == [f"Tea {number} is cold"]
         assert "Invoice 0 was paid" not in stored
 
 
-def test_what_matters_less_than_0_3_is_not_learned(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_memories_with_an_importance_below_0_3_are_not_extracted(tmp_path: Path, llm: ScriptedLLM) -> None:
     trivial, enough = claim("User had a sandwich", importance=0.29), claim("User works at Acme", importance=0.3)
     learns(llm, "sandwich", trivial, enough)
     with served(tmp_path, llm, preset="session-service") as client:
@@ -218,26 +193,12 @@ def test_what_matters_less_than_0_3_is_not_learned(tmp_path: Path, llm: Scripted
         assert [each["memoryContent"] for each in client.get(MEMORIES).json()] == ["User works at Acme"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"content": " "},
-        {"content": "x", "type": "identity"},
-        {"content": "x", "importance": 1.1},
-        {"content": "x", "memoryType": "fact"},
-    ],
-)
-def test_what_a_new_memory_gets_wrong_is_told(client: TestClient, body: Any) -> None:
-    assert refused(client.post(MEMORIES, json=body))[0] == 400
-
-
-def test_unknown_parameters_are_refused(client: TestClient) -> None:
+def test_an_invalid_request_is_rejected(client: TestClient) -> None:
+    new = {"content": "x"}
+    for body in ({}, {"content": " "}, *({**new, **each} for each in INVALID)):
+        assert refused(client.post(MEMORIES, json=body))[0] == 400
     answer = client.get(MEMORIES, params={"limt": 3})
     assert refused(answer)[0] == 400
     assert "limt" in answer.json()["detail"]
-
-
-def test_a_memory_that_cannot_answer_says_so(client: TestClient) -> None:
     broken(client)
     assert client.get(MEMORIES).status_code == 503

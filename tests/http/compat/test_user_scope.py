@@ -33,61 +33,41 @@ def left(client: TestClient) -> int:
     return int(client.get("/v1/memory", params={"user_id": "ann"}).json()["total"])
 
 
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
-        ("/v1/memory", "user_id=ann&project_id="),
-        ("/v1/memory", "user_id=ann&project_id=%20"),
-        ("/v1/memory", "user_id=ann&project_id=pa&project_id="),
-        ("/v1/memory", "user_id=ann&project_id=pa&project_id=pb"),
-        ("/v1/memory", "user_id=ann&user_id=ann"),
-        ("/v1/memory", "user_id=ann&type="),
-        ("/memories", "user_id=ann&run_id="),
-        ("/memories", "user_id=ann&agent_id="),
-        ("/memories", "user_id=ann&user_id=bob"),
-        ("/v1/memories/", "user_id=ann&run_id="),
-        ("/v1/memories/", "user_id=ann&app_id="),
-        ("/v1/memories/", 'user_id=ann&filters={"run_id": ""}'),
-        ("/v1/memories/", 'user_id=ann&filters={"AND": [{"agent_id": {"in": ["", "a"]}}]}'),
-    ],
-)
-def test_a_name_that_is_empty_or_comes_twice_deletes_nothing(client: TestClient, path: str, query: str) -> None:
+def test_an_empty_or_duplicate_name_deletes_nothing(client: TestClient) -> None:
     keep(client, "In a project", project_id="pa")
     keep(client, "In another", project_id="pb")
     keep(client, "In none")
-    assert client.delete(f"{path}?{query}").status_code == 400
+    for path, query in (
+        ("/v1/memory", "project_id="),
+        ("/v1/memory", "project_id=%20"),
+        ("/v1/memory", "project_id=pa&project_id="),
+        ("/v1/memory", "project_id=pa&project_id=pb"),
+        ("/v1/memory", "user_id=ann"),
+        ("/v1/memory", "type="),
+        ("/memories", "run_id="),
+        ("/memories", "agent_id="),
+        ("/memories", "user_id=bob"),
+        ("/v1/memories/", "run_id="),
+        ("/v1/memories/", "app_id="),
+        ("/v1/memories/", 'filters={"run_id": ""}'),
+        ("/v1/memories/", 'filters={"AND": [{"agent_id": {"in": ["", "a"]}}]}'),
+    ):
+        assert client.delete(f"{path}?user_id=ann&{query}").status_code == 400, (path, query)
+    forget = "/recollect/v1/forget?user_id=ann"
+    for header in ("X-Memory-Project", "X-Memory-Session"):
+        assert client.delete("/v1/memory?user_id=ann", headers={header: ""}).status_code == 400
+        assert client.post(forget, json={"filters": {}}, headers={header: ""}).status_code == 400
+    for query in ("project_id=", "session_id=", "project_id=a&project_id=b"):
+        assert client.post(f"{forget}&{query}", json={"filters": {}}).status_code == 400
     assert left(client) == 3
-
-
-def test_a_deletion_that_names_what_it_means_goes_on(client: TestClient) -> None:
-    keep(client, "In a project", project_id="pa")
-    keep(client, "In another", project_id="pb")
     assert client.delete("/v1/memory?user_id=ann&project_id=pa").json()["deleted"] == 1
-    # What clients of mem0 say of organisations means nothing here, empty or not.
+    # Organisations and projects of mem0's clients are ignored, empty or not.
     assert client.delete("/v1/memories/?user_id=ann&org_id=&project_id=").status_code == 200
     assert left(client) == 0
 
 
-@pytest.mark.parametrize("header", ["X-Memory-Project", "X-Memory-Session"])
-def test_an_empty_header_deletes_nothing(client: TestClient, header: str) -> None:
-    keep(client, "In none")
-    assert client.delete("/v1/memory?user_id=ann", headers={header: ""}).status_code == 400
-    own = client.post("/recollect/v1/forget?user_id=ann", json={"filters": {}}, headers={header: ""})
-    assert own.status_code == 400
-    assert left(client) == 1
-
-
-@pytest.mark.parametrize("query", ["project_id=", "session_id=", "project_id=a&project_id=b"])
-def test_our_own_api_forgets_nothing_for_an_empty_name(client: TestClient, query: str) -> None:
-    keep(client, "In none")
-    answer = client.post(f"/recollect/v1/forget?user_id=ann&{query}", json={"filters": {}})
-    assert answer.status_code == 400
-    assert left(client) == 1
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
+def test_a_duplicate_parameter_is_rejected(client: TestClient) -> None:
+    for path in (
         "/v1/memory?user_id=bob&user_id=ann",
         "/v1/memory?user_id=ann&limit=1&limit=2",
         "/memories?user_id=ann&user_id=ann",
@@ -95,19 +75,17 @@ def test_our_own_api_forgets_nothing_for_an_empty_name(client: TestClient, query
         "/api/sessions/s/memories?user_id=ann&user_id=bob",
         "/recollect/v1/memories?user_id=ann&user_id=bob",
         "/v1/responses/resp_1?user=ann&user=bob",
-    ],
-)
-def test_a_parameter_that_comes_twice_is_refused(client: TestClient, path: str) -> None:
-    assert client.get(path).status_code == 400
+    ):
+        assert client.get(path).status_code == 400, path
 
 
-def test_what_is_meant_to_repeat_may(client: TestClient) -> None:
+def test_list_parameters_may_repeat(client: TestClient) -> None:
     keep(client, "The boiler is made by Vaillant")
     results = client.get("/recollect/v1/memories?user_id=ann&type=semantic&type=episodic")
     assert len(results.json()["results"]) == 1
 
 
-def test_a_session_is_of_the_user_that_the_header_names(client: TestClient) -> None:
+def test_a_session_belongs_to_the_user_in_the_header(client: TestClient) -> None:
     assert client.post("/api/sessions", json={"sessionId": "zs"}, headers=ZOE).status_code == 201
     memories = "/api/sessions/zs/memories"
     made = client.post(memories, json={"content": DIAGNOSIS, "type": "fact"}, headers=ZOE)
@@ -121,12 +99,12 @@ def test_a_session_is_of_the_user_that_the_header_names(client: TestClient) -> N
     assert client.get(memories, params={"user_id": "zoe"}).json() == client.get(memories, headers=ZOE).json()
 
 
-def test_without_the_header_a_session_is_of_the_user_of_chats(client: TestClient) -> None:
+def test_without_a_user_a_session_belongs_to_the_chat_user(client: TestClient) -> None:
     assert client.post("/api/sessions", json={"sessionId": "s"}).status_code == 201
     assert client.get("/api/sessions/s/memories", headers={"X-Memory-User": "default"}).status_code == 200
 
 
-def test_the_headers_of_a_chat_find_its_session(tmp_path: Path) -> None:
+def test_the_session_of_a_chat_is_found_with_the_same_headers(tmp_path: Path) -> None:
     with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url, learn_with_upstream=False) as client:
         for project in ({}, {"X-Memory-Project": "trip"}):
             headers = {**ZOE, **project}
@@ -137,7 +115,7 @@ def test_the_headers_of_a_chat_find_its_session(tmp_path: Path) -> None:
             assert client.get("/api/sessions/mon/memories", headers={**EVE, **project}).status_code == 404
 
 
-def test_a_chat_reads_a_name_as_it_was_sent(tmp_path: Path) -> None:
+def test_names_in_headers_of_a_chat_are_utf_8(tmp_path: Path) -> None:
     with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url, learn_with_upstream=False) as client:
         body = {"model": "m", "messages": [{"role": "user", "content": "My name is José."}]}
         named = {"X-Memory-User": "José".encode(), "X-Memory-Session": "märz".encode()}
@@ -145,7 +123,7 @@ def test_a_chat_reads_a_name_as_it_was_sent(tmp_path: Path) -> None:
         assert client.get("/api/sessions/märz/memories", params={"user_id": "José"}).status_code == 200
 
 
-def test_every_door_honours_the_header(client: TestClient) -> None:
+def test_every_api_accepts_the_user_header(client: TestClient) -> None:
     keep(client, "The boiler is made by Vaillant")
     ann = {"X-Memory-User": "ann"}
     for headers, count in ((ann, 1), (EVE, 0)):
@@ -156,28 +134,32 @@ def test_every_door_honours_the_header(client: TestClient) -> None:
         assert len(client.get("/memories", headers=headers).json()["results"]) == count
 
 
-@pytest.mark.parametrize("name", ["José", "日本", "Ζωή"])
-def test_a_name_in_a_header_is_read_as_it_was_sent(client: TestClient, name: str) -> None:
-    sent = {"X-Memory-User": name.encode()}
-    client.post("/v1/memory", json={"content": DIAGNOSIS, "user_id": name})
-    assert client.get("/v1/memory", headers=sent).json()["total"] == 1
-    assert client.get("/recollect/v1/memories", headers=sent).json()["results"][0]["memory"] == DIAGNOSIS
-    assert client.get("/recollect/v1/memories", headers=sent, params={"user_id": name}).status_code == 200
-    client.post("/api/sessions", json={"sessionId": "s"}, headers=sent)
-    assert client.get("/api/sessions/s/memories", params={"user_id": name}).status_code == 200
+def test_names_in_headers_are_utf_8(client: TestClient) -> None:
+    for name in ("José", "日本", "Ζωή"):
+        sent = {"X-Memory-User": name.encode()}
+        client.post("/v1/memory", json={"content": DIAGNOSIS, "user_id": name})
+        assert client.get("/v1/memory", headers=sent).json()["total"] == 1
+        assert client.get("/recollect/v1/memories", headers=sent).json()["results"][0]["memory"] == DIAGNOSIS
+        assert client.get("/recollect/v1/memories", headers=sent, params={"user_id": name}).status_code == 200
+        client.post("/api/sessions", json={"sessionId": "s"}, headers=sent)
+        assert client.get("/api/sessions/s/memories", params={"user_id": name}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "name", [{"user_id": [""]}, {"user_id": "a\tb"}, {"run_id": {"icontains": "a\tb"}}, {"agent_id": "x" * 400}]
-)
-def test_a_name_that_nobody_can_have_is_refused_wherever_a_filter_has_it(client: TestClient, name: Any) -> None:
-    for filters in (name, {"NOT": [name]}, {"AND": [{"user_id": "bob"}, name]}):
-        request = {"query": "tea", "filters": filters, "user_id": "ann"}
-        assert client.post("/search", json=request, headers={"X-Memory-User": "ann"}).status_code == 400
-        assert client.post("/v2/memories/", json=request, headers={"X-Memory-User": "ann"}).status_code == 400
+def test_an_invalid_name_is_rejected_anywhere_in_a_filter(client: TestClient) -> None:
+    names: list[dict[str, Any]] = [
+        {"user_id": [""]},
+        {"user_id": "a\tb"},
+        {"run_id": {"icontains": "a\tb"}},
+        {"agent_id": "x" * 400},
+    ]
+    for name in names:
+        for filters in (name, {"NOT": [name]}, {"AND": [{"user_id": "bob"}, name]}):
+            request = {"query": "tea", "filters": filters, "user_id": "ann"}
+            for path in ("/search", "/v2/memories/"):
+                assert client.post(path, json=request, headers={"X-Memory-User": "ann"}).status_code == 400
 
 
-def test_a_project_that_a_header_names_is_not_gone_beyond(client: TestClient) -> None:
+def test_a_project_in_a_header_limits_the_request(client: TestClient) -> None:
     keep(client, "In a project", project_id="pa")
     keep(client, "In none")
     pa = {"X-Memory-Project": "pa"}
@@ -187,35 +169,29 @@ def test_a_project_that_a_header_names_is_not_gone_beyond(client: TestClient) ->
     assert left(client) == 1
 
 
-@pytest.mark.parametrize("verb", ["put", "patch"])
-def test_a_change_is_for_one_user(client: TestClient, verb: str) -> None:
+def test_a_request_that_names_two_users_is_rejected(client: TestClient) -> None:
     id = keep(client, "The boiler is made by Vaillant")
-    body = {"user_id": "bob", "importance": 0.1}
-    assert client.request(verb, f"/v1/memory/{id}?user_id=ann", json=body).status_code == 403
-    body["user_id"] = "ann"
-    assert client.request(verb, f"/v1/memory/{id}?user_id=ann", json=body).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+    change = {"user_id": "bob", "importance": 0.1}
+    requests: list[tuple[str, str, Any]] = [
+        ("PUT", f"/v1/memory/{id}?user_id=ann", change),
+        ("PATCH", f"/v1/memory/{id}?user_id=ann", change),
         ("POST", "/memories", {"messages": "Hi", "user_id": "ann", "filters": {"user_id": "bob"}}),
         ("POST", "/search", {"query": "x", "user_id": "ann", "filters": {"user_id": "bob"}}),
         ("POST", "/v3/memories/", {"user_id": "ann", "filters": {"user_id": "bob"}}),
         ("DELETE", '/v1/memories/?user_id=ann&filters={"user_id": "bob"}', None),
-    ],
-)
-def test_mem0s_routes_refuse_two_users_in_one_request(client: TestClient, method: str, path: str, body: Any) -> None:
-    assert client.request(method, path, json=body).status_code == 403
+    ]
+    for method, path, body in requests:
+        assert client.request(method, path, json=body).status_code == 403, path
+    assert client.put(f"/v1/memory/{id}?user_id=ann", json={**change, "user_id": "ann"}).status_code == 200
 
 
-def test_a_user_in_the_address_is_not_passed_over(client: TestClient) -> None:
+def test_a_user_in_the_query_of_a_mem0_request_is_rejected(client: TestClient) -> None:
     answer = client.post("/search?user_id=bob", json={"query": "x", "user_id": "ann"})
     assert (answer.status_code, "user_id" in answer.json()["detail"]) == (400, True)
     assert client.post("/search?version=v2", json={"query": "x", "user_id": "ann"}).status_code == 200
 
 
-def test_a_gateway_that_names_nobody_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_gateway_without_a_user_is_reported(tmp_path: Path) -> None:
     with served(tmp_path, auth="gateway", trusted_gateways="127.0.0.1") as client:
         client._transport.client = ("127.0.0.1", 1)  # type: ignore[attr-defined]
         answer = client.get("/v1/memory")

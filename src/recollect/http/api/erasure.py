@@ -86,20 +86,8 @@ class ErasureReceiptResponse(BaseModel):
     out_of_reach: list[UnreachableStore]
 
 
-class ErasureItem(BaseModel):
+class ErasureLogEntry(StrictModel):
     """An erasure in the log, to be replayed on an older backup; the user is a digest."""
-
-    id: str
-    at: str
-    user: str
-    target: Target
-    project: str
-    session: str
-    ids: list[str]
-
-
-class ErasureInput(StrictModel):
-    """An erasure of the log."""
 
     id: Id
     at: Time
@@ -125,7 +113,7 @@ class ReplayErasuresBody(StrictModel):
         ]
     )
 
-    erasures: list[ErasureInput]
+    erasures: list[ErasureLogEntry]
 
 
 @erasure_router.post("/erase", response_model=ErasureReceiptResponse, responses=erasure_router.error_responses(404))
@@ -141,14 +129,14 @@ async def erase(body: EraseBody, user: UserDep, author: AuthorDep, service: Serv
     return json_response(await service.erasure.erase(scope, request, by=author))
 
 
-@erasure_router.get("/erasures", response_model=ListOf[ErasureItem])
+@erasure_router.get("/erasures", response_model=ListOf[ErasureLogEntry])
 async def list_erasures(user: UserDep, service: ServiceDep, since: Since = None) -> JSONResponse:
     """List the user's erasures, oldest first."""
     erasures, digest = await service.erasure.list(parse_time(since, name="since")), user_digest(user)
     return list_response([each for each in erasures if each.user == digest])
 
 
-@admin_erasure_router.get("/admin/erasures", response_model=ListOf[ErasureItem])
+@admin_erasure_router.get("/admin/erasures", response_model=ListOf[ErasureLogEntry])
 async def list_all_erasures(service: ServiceDep, since: Since = None) -> JSONResponse:
     """List the erasures of all users, oldest first: keep them outside of the database and replay them on a backup."""
     return list_response(await service.erasure.list(parse_time(since, name="since")))

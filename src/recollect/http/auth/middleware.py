@@ -14,7 +14,7 @@ from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REM
 from recollect.http.auth.credentials import Credentials, read_credentials, strip_own_keys
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
-from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, ErrorInfo, send_error, status_of
+from recollect.http.errors import ErrorFormat, ErrorInfo, send_error, status_of
 from recollect.model.key import ApiKey
 from recollect.model.scope import Scope as MemoryScope
 from recollect.service.api_keys import ApiKeys
@@ -75,18 +75,14 @@ class TooManyFailures(RecollectError):
 class AuthMiddleware:
     """ASGI middleware that puts the caller into the state of the request, or rejects it."""
 
-    def __init__(
-        self, app: ASGIApp, rules: AuthRules, error_formats: Mapping[str, ErrorFormat] = PROXY_ERROR_FORMATS
-    ) -> None:
-        self._app = app
-        self._rules = rules
-        self._error_formats = error_formats
+    def __init__(self, app: ASGIApp, rules: AuthRules, error_formats: Mapping[str, ErrorFormat]) -> None:
+        self._app, self._rules, self._error_formats = app, rules, error_formats
         self._lockout = Lockout()
         self._gateway_headers = frozenset(filter(None, (rules.user_header, rules.project_header)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its caller, or reject it."""
-        if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         try:

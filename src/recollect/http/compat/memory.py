@@ -38,18 +38,6 @@ _CODES: dict[str | int, str] = {
 class StoredMemory(BaseModel):
     """A memory."""
 
-    model_config = example(
-        id="0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90",
-        type="semantic",
-        content="User's budget for Hawaii is $10,000",
-        user_id="user_123",
-        project_id="project_abc",
-        source="conversation",
-        created_at="2026-03-15T10:00:00Z",
-        access_count=3,
-        importance=0.8,
-    )
-
     id: str
     type: Type
     content: str

@@ -34,16 +34,6 @@ _MAX_LISTED = 1000
 class SessionMemory(BaseModel):
     """A memory of a session; times are UTC, to the second."""
 
-    model_config = example(
-        id="0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90",
-        sessionId="7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11",
-        memoryContent="The project deadline is March 15th",
-        memoryType="fact",
-        importance=0.9,
-        createdAt="2026-02-11T10:00:00",
-        lastAccessedAt="2026-02-11T12:30:00",
-    )
-
     id: str
     sessionId: str
     memoryContent: str

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,34 +32,27 @@ _MAX_DISCARD_S = 5.0
 _CLOSE = {"Connection": "close"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostGuardConfig:
-    """The host names of this machine, those the operator allows, and the maximum size of a body."""
-
-    hosts: Sequence[str]
-    allowed: Sequence[str] = ()
-    max_bytes: int
-
-
 class HostGuardMiddleware:
     """Rejects foreign hosts with 421, foreign pages with 403 and large bodies with 413."""
 
-    def __init__(
-        self, app: ASGIApp, config: HostGuardConfig, error_formats: Mapping[str, ErrorFormat] | None = None
-    ) -> None:
-        self._app = app
-        self._error_formats = error_formats or {}
-        allowed = [name.lower() for name in config.allowed]
+    def __init__(self, app: ASGIApp, settings: Settings, error_formats: Mapping[str, ErrorFormat]) -> None:
+        self._app, self._error_formats = app, error_formats
+        self._max_bytes = settings.max_body_mb << 20
+        allowed = [name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip()]
+        if not allowed and not is_loopback(settings.host):
+            # A public server requires credentials, which no foreign page has: any name is safe.
+            allowed = ["*"]
         self._allows_any = "*" in allowed
         # An empty tuple of suffixes would be an error, so there is always one that nothing ends with.
         self._allowed_suffixes = (b"\0", *(name[1:].encode() for name in allowed if name.startswith("*.")))
         self._allowed = frozenset(_bracket_ipv6(name).encode() for name in allowed)
-        self._hosts = self._allowed | {_bracket_ipv6(name.lower()).encode() for name in config.hosts}
-        self._max_bytes = config.max_bytes
+        bound = () if settings.host in _ANY_ADDRESS else (settings.host.lower(),)
+        self._hosts = self._allowed | {_bracket_ipv6(name).encode() for name in (*_LOOPBACK, *bound)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it before anything else sees it."""
-        if scope["type"] not in ("http", "websocket"):
+        if scope["type"] != "http":
+            # The start of the server, or a websocket, which the framework closes because no route takes one.
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -68,7 +60,7 @@ class HostGuardMiddleware:
         length = headers.get(b"content-length", b"")
         if error := self._check_source(scope, hosts, headers.get(b"origin", b"")):
             await send_error(scope, send, error, self._error_formats)
-        elif scope["type"] == "websocket" or scope["path"].startswith(_UPLOAD_PREFIXES):
+        elif scope["path"].startswith(_UPLOAD_PREFIXES):
             await self._app(scope, receive, send)
         elif length.isdigit() and int(length) > self._max_bytes:
             has_more = not headers.get(b"expect")
@@ -84,7 +76,7 @@ class HostGuardMiddleware:
         if not self._is_allowed_host(hosts[0]):
             message = "This server does not serve that host name; set allowed_hosts"
             return ErrorInfo(421, "ForeignHost", message, headers=_CLOSE)
-        if origin and scope.get("method") not in _SAFE_METHODS and not self._is_allowed_origin(origin, hosts[0]):
+        if origin and scope["method"] not in _SAFE_METHODS and not self._is_allowed_origin(origin, hosts[0]):
             return ErrorInfo(403, "ForeignOrigin", "Pages of other sites may not send this request", headers=_CLOSE)
         return None
 
@@ -135,16 +127,6 @@ class _BodyLimiter:
                 raise
         if self._received > self._max_bytes and not self._answered:
             await _reject_too_large(receive if self._more else None, send, self._max_bytes, self._error_format)
-
-
-def host_guard_config(settings: Settings) -> HostGuardConfig:
-    """Return the host guard of the settings."""
-    bound = () if settings.host in _ANY_ADDRESS else (settings.host,)
-    allowed = [name.strip() for name in settings.allowed_hosts.split(",") if name.strip()]
-    if not allowed and not is_loopback(settings.host):
-        # A public server requires credentials, which no foreign page has: any name is safe.
-        allowed = ["*"]
-    return HostGuardConfig(hosts=(*_LOOPBACK, *bound), allowed=allowed, max_bytes=settings.max_body_mb << 20)
 
 
 def _bracket_ipv6(name: str) -> str:

@@ -42,12 +42,8 @@ class RateLimits:
 class RateLimitMiddleware:
     """Answers 429 with Retry-After once a key or an address exceeds its limit."""
 
-    def __init__(
-        self, app: ASGIApp, limits: RateLimits, error_formats: Mapping[str, ErrorFormat] | None = None
-    ) -> None:
-        self._app = app
-        self._error_formats = error_formats or {}
-        self._requests = limits.requests
+    def __init__(self, app: ASGIApp, limits: RateLimits, error_formats: Mapping[str, ErrorFormat]) -> None:
+        self._app, self._error_formats, self._requests = app, error_formats, limits.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidFilter
-from recollect.http.compat.mem0.scope import FIELDS, KINDS, MAX_NAME_CHARS, METADATA_FIELDS, to_user
+from recollect.http.compat.mem0.scope import FIELDS, MAX_NAME_CHARS, METADATA_FIELDS, to_user
 from recollect.http.params import NAME_PATTERN, NO_CONTROL
 from recollect.model.query import EVERYTHING, MAX_DEPTH, And, Filter, Not, Op, Or, Where, parse_filter, where
+from recollect.model.text import MAX_ID_CHARS
 
 MATCH_NOTHING: Filter = Or(())
 ANYONE = "*"
@@ -22,56 +23,49 @@ _OUR_FIELDS = {
     "memory": "content",
     "run_id": "session_id",
 }
+_JOINERS = ("AND", "OR", "NOT")
 _OPS = {*Op, "nin", "icontains"}
 _USER_NAME, _ENTITY_NAME = re.compile(NAME_PATTERN), re.compile(NO_CONTROL)
 
 
-def find_owners(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> set[str]:
-    """Return the users that a filter names, as entities of these kinds; "*" if it names all of them."""
-    owners: set[str] = set()
-    for name, value in _comparisons(plain, depth=0):
-        kind = name.removesuffix("_id")
-        if kind in kinds and kind != name:
-            values = _text_values(name, value)
-            # Any agent means any agent of the users that are named.
-            owners |= {to_user(kind, each) for each in values if each != ANYONE or kind == "user"}
-    return owners
+def entity_names(plain: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields of entities in a filter, and the names they are compared with by any operator.
 
-
-def check_names(plain: Mapping[str, Any]) -> None:
-    """Reject invalid names, also in parts of the filter that have no effect."""
-    for name, value in _comparisons(plain, depth=0):
-        if name not in FIELDS:
+    Invalid names are rejected also in parts of the filter that have no effect.
+    """
+    names: list[tuple[str, str]] = []
+    for field, value in _comparisons(plain, depth=0):
+        if field not in FIELDS:
             continue
-        pattern, max_chars = _USER_NAME if name == "user_id" else _ENTITY_NAME, MAX_NAME_CHARS[name]
-        for each in _text_values(name, value):
-            if len(each) > max_chars or not pattern.fullmatch(each):
-                raise InvalidFilter(f"{name} must be a name of up to {max_chars} characters, got {each[:40]!r}")
+        pattern, max_chars = (_USER_NAME, MAX_ID_CHARS) if field == "user_id" else (_ENTITY_NAME, MAX_NAME_CHARS)
+        for name in _text_values(field, value):
+            if len(name) > max_chars or not pattern.fullmatch(name):
+                raise InvalidFilter(f"{field} must be a name of up to {max_chars} characters, got {name[:40]!r}")
+            names.append((field, name))
+    return names
 
 
-def find_empty_names(plain: Mapping[str, Any]) -> list[str]:
-    """Return the names of users, agents, apps and runs that a filter compares with an empty text."""
-    return [
-        name for name, value in _comparisons(plain, depth=0) if name in FIELDS and "" in _text_values(name, value)
-    ]
+def find_owners(names: Sequence[tuple[str, str]]) -> set[str]:
+    """Return the users that a filter with these names selects; "*" if it selects all of them."""
+    # Any agent means any agent of the users that are named.
+    return {to_user(field.removesuffix("_id"), name) for field, name in names if name != ANYONE or field == "user_id"}
 
 
 def filter_for(user: str, plain: Mapping[str, Any]) -> Filter:
-    """Return the filter for memories of this user; MATCH_NOTHING if it names other users."""
-    return parse_filter(_parse_filter(plain, user, depth=0))
+    """Return the filter for memories of this user; MATCH_NOTHING if it names other users.
+
+    The shape of the filter has been checked by `entity_names`.
+    """
+    return parse_filter(_parse_filter(plain, user))
 
 
-def _check_shape(plain: Any, depth: int) -> None:
+def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > MAX_DEPTH:
         raise InvalidFilter(f"the filter is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(plain, Mapping):
         raise InvalidFilter("a filter must be an object such as {'user_id': 'alex'}")
-
-
-def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:
-    _check_shape(plain, depth)
     for name, value in plain.items():
-        if name.upper() in ("AND", "OR", "NOT"):
+        if name.upper() in _JOINERS:
             for part in value if isinstance(value, list) else [value]:
                 yield from _comparisons(part, depth=depth + 1)
         else:
@@ -79,27 +73,24 @@ def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _text_values(name: str, value: Any) -> list[str]:
-    """Return the values that a name is compared with, by any operator."""
+    """Return the texts that a name is compared with, by any operator."""
     values = list(value.values()) if isinstance(value, Mapping) else [value]
-    flat = [each for one in values for each in (one if isinstance(one, list) else [one]) if each is not None]
+    flat = [each for part in values for each in (part if isinstance(part, list) else [part]) if each is not None]
     if not all(isinstance(each, str) for each in flat):
         raise InvalidFilter(f"{name} must be compared with text")
     return flat
 
 
-def _parse_filter(plain: Any, user: str, *, depth: int) -> Filter:
-    _check_shape(plain, depth)
-    return _all([_parse_part(name, value, user, depth=depth) for name, value in plain.items()])
+def _parse_filter(plain: Mapping[str, Any], user: str) -> Filter:
+    return _all([_parse_part(name, value, user) for name, value in plain.items()])
 
 
-def _parse_part(name: str, value: Any, user: str, *, depth: int) -> Filter:
+def _parse_part(name: str, value: Any, user: str) -> Filter:
     joiner = name.upper()
-    if joiner in ("AND", "OR", "NOT"):
+    if joiner in _JOINERS:
         if joiner != "NOT" and not isinstance(value, list):
             raise InvalidFilter(f"{joiner} takes a list of filters")
-        parts = [
-            _parse_filter(each, user, depth=depth + 1) for each in (value if isinstance(value, list) else [value])
-        ]
+        parts = [_parse_filter(each, user) for each in (value if isinstance(value, list) else [value])]
         return _all(parts) if joiner == "AND" else _any(parts) if joiner == "OR" else _not(_any(parts))
     if name == "metadata" and isinstance(value, Mapping):
         return _all([_parse_field(f"metadata.{inside}", each) for inside, each in value.items()])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any
 
-from fastapi import Body, Depends, HTTPException, Query, Request
+from fastapi import Body, HTTPException, Query, Request
 
 from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
 from recollect.http.auth.caller import Caller
@@ -17,9 +17,8 @@ from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep
 from recollect.http.compat.mem0.filters import (
     ANYONE,
     MATCH_NOTHING,
-    check_names,
+    entity_names,
     filter_for,
-    find_empty_names,
     find_owners,
 )
 from recollect.http.compat.mem0.schemas import (
@@ -29,7 +28,6 @@ from recollect.http.compat.mem0.schemas import (
     Mem0Add,
     Mem0Added,
     Mem0Batch,
-    Mem0BatchChanges,
     Mem0Change,
     Mem0Entities,
     Mem0Entity,
@@ -42,6 +40,7 @@ from recollect.http.compat.mem0.schemas import (
     Mem0Pong,
     Mem0Results,
     Mem0Search,
+    Mem0Updated,
     MemoryId,
     MemoryRows,
     to_mem0_history,
@@ -80,6 +79,7 @@ _MAX_LISTED = 10_000
 _MAX_FILTER_CHARS = 4_000
 # No user has this name: ids contain no control characters.
 _NOBODY = "\0"
+_NAME_THE_OWNER = "Name the owner of the memories: one of user_id, agent_id, app_id and run_id"
 # Parameters that clients add to every request; this server has no organisations.
 _IGNORED_PARAMS = {"org_id", "project_id", "org_name", "project_name", "api_version", "output_format", "version"}
 
@@ -109,31 +109,8 @@ server = Router(
 _OR_NOT_FOUND = platform.error_responses(404)
 
 
-@dataclass(frozen=True, slots=True)
-class _Paging:
-    """The page that a request asks for; the first one if it names none."""
-
-    request: Request
-    named_page: int | None
-    size: int
-
-    @property
-    def page(self) -> int:
-        return self.named_page or 1
-
-    def url(self, page: int) -> str:
-        return str(self.request.url.include_query_params(page=page))
-
-
-async def _get_paging(
-    request: Request,
-    page: Annotated[int | None, Query(ge=1, description="The page, from 1.")] = None,
-    page_size: Annotated[int, Query(ge=1, le=1000, description="The number of memories on a page.")] = 100,
-) -> _Paging:
-    return _Paging(request, page, page_size)
-
-
-PagingDep = Annotated[_Paging, Depends(_get_paging)]
+PageNumber = Annotated[int | None, Query(ge=1, description="The page, from 1.")]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="The number of memories on a page.")]
 
 
 @platform.get("/v1/ping/")
@@ -238,19 +215,20 @@ async def _search(ctx: Context, body: Mem0Search) -> list[dict[str, Any]]:
 
 async def _resolve_targets(ctx: Context, plain: Mapping[str, Any]) -> list[tuple[Scope, Filter]]:
     """Return the scopes that a filter selects, each with the filter for it."""
-    check_names(plain)
-    named = find_owners(plain)
+    names = entity_names(plain)
+    owners = find_owners(names)
     if ctx.caller.user is not None:
         # A caller limited to a user need not name it, and may name no other.
-        for user in find_owners(plain, kinds=("user",)) - {ANYONE}:
-            ctx.caller.scope(user)
+        for field, name in names:
+            if field == "user_id" and name != ANYONE:
+                ctx.caller.scope(name)
         owners = {ctx.caller.user}
-    else:
-        if ANYONE in named and ctx.caller.project is not None:
+    elif ANYONE in owners:
+        if ctx.caller.project is not None:
             raise NotAllowed("A key for one project may not list all users: name the users")
-        owners = set(await ctx.service.users()) if ANYONE in named else named
-        if not owners and ANYONE not in named:
-            raise InvalidFilter("Name the owner of the memories: one of user_id, agent_id, app_id and run_id")
+        owners = set(await ctx.service.users())
+    elif not owners:
+        raise InvalidFilter(_NAME_THE_OWNER)
     if len(owners) > _MAX_OWNERS:
         raise InvalidFilter(f"The filter selects {len(owners)} users; the limit is {_MAX_OWNERS}")
     targets = [(ctx.caller.scope(user), filter_for(user, plain)) for user in sorted(owners)]
@@ -261,23 +239,28 @@ async def _resolve_targets(ctx: Context, plain: Mapping[str, Any]) -> list[tuple
 
 
 @platform.post("/v3/memories/", responses=_OR_NOT_FOUND)
-async def get_all(ctx: ContextDep, body: Mem0ListRequest, paging: PagingDep) -> Mem0Paged:
+async def get_all(
+    ctx: ContextDep, request: Request, body: Mem0ListRequest, page: PageNumber = None, page_size: PageSize = 100
+) -> Mem0Paged:
     """List the memories that match a filter, newest first, a page at a time."""
-    return await _list_page(ctx, body, paging)
+    return await _list_page(ctx, request, body, page or 1, page_size)
 
 
 @platform.post("/v2/memories/", responses=_OR_NOT_FOUND)
-async def get_all_before(ctx: ContextDep, body: Mem0ListRequest, paging: PagingDep) -> Mem0Paged | MemoryRows:
+async def get_all_before(
+    ctx: ContextDep, request: Request, body: Mem0ListRequest, page: PageNumber = None, page_size: PageSize = 100
+) -> Mem0Paged | MemoryRows:
     """List the memories that match a filter, as older clients expect it: a bare list unless a page is named."""
-    result = await _list_page(ctx, body, paging)
-    return result if paging.named_page else result.results
+    result = await _list_page(ctx, request, body, page or 1, page_size)
+    return result if page else result.results
 
 
 @platform.get("/v1/memories/", responses=_OR_NOT_FOUND)
-async def get_all_first(ctx: ContextDep, owner: EntityQuery, paging: PagingDep) -> Mem0Paged | MemoryRows:
+async def get_all_first(
+    ctx: ContextDep, request: Request, owner: EntityQuery, page: PageNumber = None, page_size: PageSize = 100
+) -> Mem0Paged | MemoryRows:
     """List the memories of an owner, newest first, as the oldest clients expect it."""
-    result = await _list_page(ctx, Mem0ListRequest.model_validate(owner), paging)
-    return result if paging.named_page else result.results
+    return await get_all_before(ctx, request, Mem0ListRequest(**owner.model_dump()), page, page_size)
 
 
 @server.get("/memories", name="get_all")
@@ -287,17 +270,16 @@ async def get_all_of_server(
     limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of memories.")] = 100,
 ) -> Mem0Results:
     """List the memories of an owner, newest first."""
-    _, results = await _list_memories(ctx, Mem0ListRequest.model_validate(owner), page=1, size=limit)
+    _, results = await _list_memories(ctx, Mem0ListRequest(**owner.model_dump()), page=1, size=limit)
     return Mem0Results(results=results)
 
 
-async def _list_page(ctx: Context, body: Mem0ListRequest, paging: _Paging) -> Mem0Paged:
-    page, size = paging.page, paging.size
+async def _list_page(ctx: Context, request: Request, body: Mem0ListRequest, page: int, size: int) -> Mem0Paged:
     count, results = await _list_memories(ctx, body, page=page, size=size)
     return Mem0Paged(
         count=count,
-        next=paging.url(page + 1) if page * size < count else None,
-        previous=paging.url(page - 1) if page > 1 else None,
+        next=str(request.url.include_query_params(page=page + 1)) if page * size < count else None,
+        previous=str(request.url.include_query_params(page=page - 1)) if page > 1 else None,
         results=results,
     )
 
@@ -319,6 +301,7 @@ async def _list_memories(
     return count, [to_mem0_memory(record, ctx.caller, fields=body.fields) for record in shown]
 
 
+@server.delete("/memories")
 @platform.delete("/v1/memories/")
 async def delete_all(
     ctx: ContextDep,
@@ -329,16 +312,8 @@ async def delete_all(
     """Forget all memories of an owner, or those that match a filter; this can be undone."""
     check_query_names(request, {*FIELDS, "filters", *_IGNORED_PARAMS})
     parsed = _parse_filters(filters)
-    await _delete_all(ctx, parse_entity_ids(owner, user_from_filter(parsed)), parsed)
+    await _delete_all(ctx, owner.entity_ids(user_from_filter(parsed)), parsed)
     return Mem0Message(message="Memories deleted successfully!")
-
-
-@server.delete("/memories", name="delete_all")
-async def delete_all_of_server(ctx: ContextDep, request: Request, owner: EntityQuery) -> Mem0Message:
-    """Forget all memories of an owner; this can be undone."""
-    check_query_names(request, set(FIELDS))
-    await _delete_all(ctx, parse_entity_ids(owner), {})
-    return Mem0Message(message="All relevant memories deleted")
 
 
 def _parse_filters(text: str | None) -> dict[str, Any]:
@@ -357,12 +332,13 @@ def _parse_filters(text: str | None) -> dict[str, Any]:
 
 async def _delete_all(ctx: Context, names: Mapping[str, str], filters: Mapping[str, Any]) -> None:
     plain = {"AND": [names, filters]}
-    if empty := find_empty_names(filters):
-        raise InvalidInput(f"{empty[0]} is empty; name what is meant, or leave it out")
     if not names and not filters:
-        raise InvalidInput("Name the owner of the memories: one of user_id, agent_id, app_id and run_id")
-    if ANYONE in find_owners(plain):
-        raise InvalidInput('"*" would delete the memories of all users; name the owner')
+        raise InvalidInput(_NAME_THE_OWNER)
+    for field, name in entity_names(plain):
+        if not name:
+            raise InvalidInput(f"{field} is empty; name what is meant, or leave it out")
+        if field == "user_id" and name == ANYONE:
+            raise InvalidInput('"*" would delete the memories of all users; name the owner')
     for scope, filter in await _resolve_targets(ctx, plain):
         await ctx.forget_all(scope, filter)
 
@@ -376,17 +352,11 @@ async def get(ctx: ContextDep, memory_id: MemoryId) -> Mem0Memory:
     return Mem0Memory.model_validate(to_mem0_memory(record, ctx.caller))
 
 
+@server.put("/memories/{memory_id}")
 @platform.put("/v1/memories/{memory_id}/")
-async def update(ctx: ContextDep, memory_id: MemoryId, body: Mem0Change) -> Mem0Memory:
+async def update(ctx: ContextDep, memory_id: MemoryId, body: Mem0Change) -> Mem0Updated:
     """Change a memory; the history has the previous version."""
-    return Mem0Memory.model_validate(to_mem0_memory(await _update(ctx, memory_id, body), ctx.caller))
-
-
-@server.put("/memories/{memory_id}", name="update")
-async def update_of_server(ctx: ContextDep, memory_id: MemoryId, body: Mem0Change) -> Mem0Message:
-    """Change a memory; the history has the previous version."""
-    await _update(ctx, memory_id, body)
-    return Mem0Message(message="Memory updated successfully!")
+    return Mem0Updated.model_validate(to_mem0_memory(await _update(ctx, memory_id, body), ctx.caller))
 
 
 async def _update(ctx: Context, id: str, change: Mem0Change) -> MemoryRecord:
@@ -410,18 +380,12 @@ async def _fetch_editable(ctx: Context, id: str) -> tuple[Scope, MemoryRecord]:
     return scope, await ctx.fetch_editable(scope, record_id)
 
 
+@server.delete("/memories/{memory_id}")
 @platform.delete("/v1/memories/{memory_id}/")
 async def delete(ctx: ContextDep, memory_id: MemoryId) -> Mem0Message:
     """Forget a memory; this can be undone."""
     await _delete(ctx, memory_id)
     return Mem0Message(message="Memory deleted successfully!")
-
-
-@server.delete("/memories/{memory_id}", name="delete")
-async def delete_of_server(ctx: ContextDep, memory_id: MemoryId) -> Mem0Message:
-    """Forget a memory; this can be undone."""
-    await _delete(ctx, memory_id)
-    return Mem0Message(message="Memory deleted successfully")
 
 
 async def _delete(ctx: Context, *ids: str) -> None:
@@ -441,7 +405,7 @@ async def history(ctx: ContextDep, memory_id: MemoryId) -> list[Mem0HistoryEntry
 
 
 @platform.put("/v1/batch/", responses=_OR_NOT_FOUND)
-async def update_batch(ctx: ContextDep, body: Mem0BatchChanges) -> Mem0Message:
+async def update_batch(ctx: ContextDep, body: Mem0Batch) -> Mem0Message:
     """Change several memories; none if one of them does not exist."""
     for each in body.memories:
         await _fetch_editable(ctx, each.memory_id)
@@ -474,8 +438,8 @@ async def entities(ctx: ContextDep) -> Mem0Entities:
 @platform.delete("/v2/entities/{kind}/{name}/")
 async def delete_entity(ctx: ContextDep, kind: EntityKind, name: EntityName) -> Mem0Message:
     """Forget all memories of a user, agent, app or run."""
-    if len(name) > MAX_NAME_CHARS[f"{kind}_id"]:
-        raise NotFound(f"No {kind} has this name: it is longer than {MAX_NAME_CHARS[f'{kind}_id']} characters")
+    if kind != "user" and len(name) > MAX_NAME_CHARS:
+        raise NotFound(f"No {kind} has this name: it is longer than {MAX_NAME_CHARS} characters")
     await _delete_all(ctx, parse_entity_ids({f"{kind}_id": name}), {})
     return Mem0Message(message="Entity deleted successfully.")
 

@@ -41,9 +41,7 @@ from recollect.model.text import MAX_TEXT_BYTES
 _MEMORY_ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90.YWxleA"
 Event: TypeAlias = Literal["ADD", "UPDATE", "DELETE"]
 _EVENTS: Mapping[ChangeKind, Event] = {ChangeKind.ADD: "ADD", ChangeKind.RESTORE: "ADD", ChangeKind.FORGET: "DELETE"}
-AgentId = Annotated[str, Field(max_length=MAX_NAME_CHARS["agent_id"], pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
-AppId = Annotated[str, Field(max_length=MAX_NAME_CHARS["app_id"], pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
-RunId = Annotated[str, Field(max_length=MAX_NAME_CHARS["run_id"], pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
+EntityId = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
 Timestamp = Annotated[Seconds | Time, Field(description="When it was said: ISO 8601, or seconds since 1970.")]
 Day = Annotated[str, Field(max_length=10, json_schema_extra={"format": "date"}, description="The last valid day.")]
 Filters = Annotated[
@@ -77,14 +75,21 @@ class EntityFields(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    user_id: Name | None = None
-    agent_id: AgentId | None = None
-    app_id: AppId | None = None
-    run_id: RunId | None = None
+    user_id: Name | None = Field(default=None, description="The user; at least one of the four is required.")
+    agent_id: EntityId | None = Field(default=None, description="The agent.")
+    app_id: EntityId | None = Field(default=None, description="The app.")
+    run_id: EntityId | None = Field(default=None, description="The run, which is a session.")
 
     def entity_ids(self, *sources: Mapping[str, Any] | None) -> dict[str, str]:
         """Return the entities that the fields and the sources name."""
         return parse_entity_ids({name: getattr(self, name) for name in FIELDS}, *sources)
+
+
+async def _entity_query(owner: Annotated[EntityFields, Query()]) -> EntityFields:
+    return owner
+
+
+EntityQuery = Annotated[EntityFields, Depends(_entity_query)]
 
 
 def _check_entity_fields(filters: dict[str, Any]) -> dict[str, Any]:
@@ -163,24 +168,8 @@ class Mem0Change(BaseModel):
         return next((each for each in (self.text, self.data, self.memory) if each is not None), None)
 
 
-class Mem0BatchChange(Mem0Change):
-    """A change of one memory of a batch."""
-
-    model_config = example(memory_id=_MEMORY_ID, text="Alex is allergic to nuts")
-
-    memory_id: str
-
-
-class Mem0BatchChanges(BaseModel):
-    """Changes of several memories."""
-
-    model_config = example(memories=[{"memory_id": _MEMORY_ID, "text": "Alex is allergic to nuts"}])
-
-    memories: list[Mem0BatchChange] = Field(min_length=1, max_length=1000)
-
-
-class Mem0BatchItem(BaseModel):
-    """One memory of a batch."""
+class Mem0BatchItem(Mem0Change):
+    """One memory of a batch, and its new values if it is to change."""
 
     memory_id: str
 
@@ -188,7 +177,7 @@ class Mem0BatchItem(BaseModel):
 class Mem0Batch(BaseModel):
     """Several memories."""
 
-    model_config = example(memories=[{"memory_id": _MEMORY_ID}])
+    model_config = example(memories=[{"memory_id": _MEMORY_ID, "text": "Alex is allergic to nuts"}])
 
     memories: list[Mem0BatchItem] = Field(min_length=1, max_length=1000)
 
@@ -196,18 +185,6 @@ class Mem0Batch(BaseModel):
 MemoryId = Annotated[str, Path(description="The id of a memory, as these routes return it.")]
 EntityKind = Annotated[Literal["user", "agent", "app", "run"], Path(description="The kind of the entity.")]
 EntityName = Annotated[RequiredName, Path(description="The name of the entity; not `*`.")]
-
-
-async def _entity_query(
-    user_id: Annotated[Name | None, Query(description="The user; at least one of the four is required.")] = None,
-    agent_id: Annotated[AgentId | None, Query(description="The agent.")] = None,
-    app_id: Annotated[AppId | None, Query(description="The app.")] = None,
-    run_id: Annotated[RunId | None, Query(description="The run, which is a session.")] = None,
-) -> dict[str, str | None]:
-    return {"user_id": user_id, "agent_id": agent_id, "app_id": app_id, "run_id": run_id}
-
-
-EntityQuery = Annotated[dict[str, str | None], Depends(_entity_query)]
 
 
 class Mem0Error(BaseModel):
@@ -233,6 +210,12 @@ class Mem0Memory(BaseModel):
     created_at: str
     updated_at: str
     expiration_date: str | None
+
+
+class Mem0Updated(Mem0Memory):
+    """The memory after a change."""
+
+    message: str = "Memory updated successfully!"
 
 
 class Mem0HistoryEntry(BaseModel):

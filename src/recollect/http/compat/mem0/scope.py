@@ -31,8 +31,8 @@ def to_user(kind: str, name: str) -> str:
     return name if kind == "user" else f"{kind}:{name}"
 
 
-# Such that our user for the entity is not too long.
-MAX_NAME_CHARS = {f"{kind}_id": MAX_ID_CHARS - len(to_user(kind, "")) for kind in KINDS}
+# Such that our user for an agent, app or run is not too long.
+MAX_NAME_CHARS = MAX_ID_CHARS - len(to_user("agent", ""))
 
 
 def to_entity(user: str) -> tuple[str, str]:

@@ -8,10 +8,6 @@ from typing import Any
 import schemathesis
 from schemathesis import GenerationMode
 
-# One field of each kind: all are described by the same code, and for the whole recursive filter schemathesis would
-# generate too many cases.
-_SOME = ("category", "importance", "created_at", "tags", "metadata", "and", "not")
-
 _MOST_FILTER_CHARS = 4000
 _FILTERED = (
     "/v1/memories/search/",
@@ -21,12 +17,6 @@ _FILTERED = (
     "/v3/memories/",
     "/search",
 )
-
-
-@schemathesis.hook
-def before_load_schema(context: Any, schema: dict[str, Any]) -> None:
-    filter = schema["components"]["schemas"]["Filter"]
-    filter["properties"] = {name: filter["properties"][name] for name in _SOME}
 
 
 @schemathesis.hook

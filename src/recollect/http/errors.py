@@ -86,7 +86,7 @@ def api_error(error: ErrorInfo) -> dict[str, Any]:
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong: a code for programs and a message for people."""
+    """A code for programs and a message for people."""
 
     code: str = Field(description="The kind of error, such as NotFound.")
     message: str = Field(description="What happened, or what to change.")

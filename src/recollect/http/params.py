@@ -27,7 +27,7 @@ def decode_header(value: bytes) -> str:
 
 
 def redecode_header(value: Any) -> Any:
-    """Decode a header again that the framework read as Latin-1."""
+    """Decode a header that the framework read as Latin-1."""
     if not isinstance(value, str) or value.isascii():
         return value
     return decode_header(value.encode("latin-1", "replace"))

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from recollect.errors import MissingExtra
@@ -60,15 +60,10 @@ async def start() -> Response:
 
 
 @swagger_router.get("/docs/swagger-ui-bundle.js")
-async def script() -> FileResponse:
-    """Return the script of Swagger UI."""
-    return FileResponse(_assets() / "swagger-ui-bundle.js", media_type="text/javascript", headers=_HEADERS)
-
-
 @swagger_router.get("/docs/swagger-ui.css")
-async def style() -> FileResponse:
-    """Return the style sheet of Swagger UI."""
-    return FileResponse(_assets() / "swagger-ui.css", media_type="text/css", headers=_HEADERS)
+async def asset(request: Request) -> FileResponse:
+    """Return the script or the style sheet of Swagger UI."""
+    return FileResponse(_assets() / request.url.path.rpartition("/")[2], headers=_HEADERS)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from recollect.http.api.idempotency import idempotent, reject_idempotency_key
 from recollect.http.api.responses import json_response, list_response
@@ -23,17 +23,9 @@ Since = Annotated[Time | None, Query(description="Only erasures since this time.
 
 
 class EraseBody(StrictModel):
-    """What to erase: a memory or a turn by its id, a session, a project, or the whole user."""
+    """The target of an erasure: a memory or a turn by its id, a session, a project, or the whole user."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"},
-                {"target": "session", "session_id": "monday"},
-                {"target": "user"},
-            ]
-        }
-    )
+    model_config = example(target="session", session_id="monday")
 
     target: Annotated[Target, Field(strict=False)]
     id: Id | None = Field(default=None, description="The memory or turn.")
@@ -42,7 +34,7 @@ class EraseBody(StrictModel):
 
 
 class StoreErasureResponse(BaseModel):
-    """What was erased from one store."""
+    """The result of an erasure in one store."""
 
     store: str
     counts: dict[str, int]
@@ -52,7 +44,7 @@ class StoreErasureResponse(BaseModel):
 
 
 class RebuiltItem(BaseModel):
-    """A derived item, such as a summary, that is made again from the sources that stay."""
+    """A derived item, such as a summary, that is rebuilt from the sources that stay."""
 
     kind: str
     project_id: str | None
@@ -62,7 +54,7 @@ class RebuiltItem(BaseModel):
 
 
 class UnreachableStore(BaseModel):
-    """A store that the erasure cannot reach, and what to do about it."""
+    """A store that the erasure cannot reach, and the remedy."""
 
     store: str
     note: str
@@ -102,15 +94,7 @@ class ReplayErasuresBody(StrictModel):
     """Erasures to replay on a database that was restored from an older backup."""
 
     model_config = example(
-        erasures=[
-            {
-                "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15",
-                "at": "2026-03-15T10:00:00+00:00",
-                "user": "3f0e1c5d2b7a4988a6d0c1b2e3f40516",
-                "target": "session",
-                "session": "monday",
-            }
-        ]
+        erasures=[{"id": "e1", "at": "2026-03-15T10:00:00Z", "user": "3f0e1c5d2b7a4988", "target": "user"}]
     )
 
     erasures: list[ErasureLogEntry]

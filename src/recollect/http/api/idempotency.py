@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent again with its key runs once and is answered alike, by any process."""
+"""Idempotency keys: a request that is repeated with its key runs once and has one answer, in any process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=300,
         pattern=r"^[!-~]([ -~]*[!-~])?$",
-        description="A request that is sent again with the same key runs once and is answered alike.",
+        description="A request that is repeated with the same key runs once and has one answer.",
     ),
 ]
 # Headers that are part of a request's meaning.
@@ -90,7 +90,7 @@ class IdempotentRequest:
             }
             await self._answers.store_answer(self._user, token, answer, since=epoch)
         except BaseException as error:
-            # It had no effect, or can run again: the next request may try.
+            # It had no effect, or may run twice: the next request may run it.
             if redo or (response is None and isinstance(error, Exception)):
                 await asyncio.shield(self._answers.release_key(self._user, token))
             raise
@@ -130,7 +130,7 @@ def idempotent(
 ) -> Callable[[_Endpoint], _Endpoint]:
     """Let an endpoint accept an Idempotency-Key.
 
-    `redo` says that running the request twice has the effect of once; other requests are not run again if the process
+    `redo` says that running the request twice has the effect of once; other requests are not repeated if the process
     that began them has died. A request that `ignores_key` runs each time, and its key is not stored.
     """
 

@@ -124,7 +124,7 @@ class MaintenanceStepResponse(BaseModel):
 
 
 class MaintenanceReportResponse(BaseModel):
-    """What a maintenance task changed, or would change."""
+    """The changes that a maintenance task made, or would make."""
 
     chore: MaintenanceTask
     user_id: str

@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from recollect.http.params import (
-    FIRST_S,
-    LAST_S,
-    NO_NUL,
-    Id,
-    Label,
-    StrictModel,
-    Text,
-    Time,
-    UnitFloat,
-)
+from recollect.http.params import Id, Label, StrictModel, Text, Time, UnitFloat
 from recollect.model.memory import Category, MemoryType, Status, Trust
-from recollect.model.query import FIELDS, MAX_VALUES, OPERATORS, ORDERING, Kind, Op
 from recollect.model.scope import Level
 
 # The largest number that every store can compare.
 _MAX_NUMBER = 2**62
-_TEXT = {"type": "string", "pattern": NO_NUL}
-_NUMBER = {"type": "number", "minimum": -_MAX_NUMBER, "maximum": _MAX_NUMBER}
-_TIME = {
-    "anyOf": [
-        {"type": "string", "format": "date-time"},
-        {"type": "number", "minimum": FIRST_S, "maximum": LAST_S, "description": "Seconds since 1970."},
-    ]
-}
-_VALUES: Mapping[Kind, Mapping[str, Any]] = {
-    Kind.TEXT: _TEXT,
-    Kind.NUMBER: _NUMBER,
-    Kind.TIME: _TIME,
-    Kind.TEXTS: _TEXT,
-    Kind.JSON: {"anyOf": [_TEXT, _NUMBER, {"type": "boolean"}]},
-}
-_FILTER_REF = {"$ref": "#/components/schemas/Filter"}
 
 
 def check_number_range(filters: dict[str, Any]) -> dict[str, Any]:
@@ -57,46 +29,17 @@ def check_number_range(filters: dict[str, Any]) -> dict[str, Any]:
     return filters
 
 
-def _describe_filter(schema: dict[str, Any]) -> None:
-    """Replace the derived JSON schema by that of the filter language, which refers to itself."""
-    inside = "[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}"
-    metadata = _comparison_schema(Kind.JSON)
-    several = {"type": "array", "items": _FILTER_REF}
-    fields = {name: _comparison_schema(kind) for name, kind in FIELDS.items() if kind is not Kind.JSON}
-    metadata_fields = {"patternProperties": {f"^{inside}$": metadata}, "additionalProperties": False}
-    schema |= {
-        "type": "object",
-        "description": "All names must match. A value means eq (contains for tags and evidence), a list means in.",
-        "properties": {
-            **fields,
-            "metadata": {"type": "object", **metadata_fields},
-            "and": several,
-            "or": several,
-            "not": {"anyOf": [_FILTER_REF, several]},
-        },
-        "patternProperties": {rf"^metadata\.{inside}$": metadata},
-        "additionalProperties": False,
-        "examples": [{"category": "fact", "importance": {"gte": 0.5}, "not": {"tags": "old"}}],
-    }
-
-
-def _comparison_schema(kind: Kind) -> dict[str, Any]:
-    value = _VALUES[kind]
-    values = {"type": "array", "items": value, "maxItems": MAX_VALUES}
-    operators: dict[str, Any] = {str(op): value for op in sorted(OPERATORS[kind])}
-    if kind is Kind.JSON:
-        # Booleans have no order.
-        operators |= {str(op): {"anyOf": [_TEXT, _NUMBER]} for op in OPERATORS[kind] if op in ORDERING}
-    if Op.IN in OPERATORS[kind]:
-        operators[str(Op.IN)] = values
-    compared = {"type": "object", "properties": operators, "additionalProperties": False, "minProperties": 1}
-    return {"anyOf": [value, values, compared]}
-
-
 class Filter(RootModel[Annotated[dict[str, Any], AfterValidator(check_number_range)]]):
-    """A filter; see `recollect.model.query`."""
+    """A filter by fields of a memory and `metadata.NAME`: all names must match.
 
-    model_config = ConfigDict(strict=True, json_schema_extra=_describe_filter)
+    A value means eq (contains for tags and evidence), a list means in, an object has operators: eq, ne, in, contains,
+    gt, gte, lt, lte. `and`, `or` and `not` combine filters.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        json_schema_extra={"examples": [{"category": "fact", "importance": {"gte": 0.5}, "not": {"tags": "old"}}]},
+    )
 
 
 LabelList = Annotated[list[Label], Field(max_length=256)]

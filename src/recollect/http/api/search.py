@@ -15,7 +15,6 @@ from recollect.http.routing import ScopeDep, ServiceDep, SettingsDep, create_api
 from recollect.model.arguments import parse_messages, parse_time
 from recollect.model.query import both, parse_filter
 from recollect.model.result import RecallOutcome
-from recollect.model.text import validate_text
 from recollect.model.times import now
 from recollect.recall import RecallRequest
 from recollect.search import SearchRequest
@@ -107,12 +106,11 @@ class RecallResponse(BaseModel):
 @search_router.post("/search", response_model=SearchResponse)
 async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
     """Return the memories and turns that match a question, best first, with scores from 0 to 1."""
-    query = validate_text(body.query, name="query")
-    times = parse_time_filter(query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
+    times = parse_time_filter(body.query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
     result = await service.search(
         scope,
         SearchRequest(
-            query=query,
+            query=body.query,
             limit=settings.search_limit if body.limit is None else body.limit,
             filter=both(parse_filter(body.filters.root), times.filter),
             min_score=settings.search_min_score if body.min_score is None else body.min_score,

@@ -19,7 +19,7 @@ STATE_CALLER, STATE_KEY_REMOVED = "caller", "key_removed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request. Without a user they may act for any; `name` is their name in the history."""
+    """The sender of a request. Without a user they may act for any; `name` is their name in the history."""
 
     kind: Literal["local", "key", "gateway", "jwt"]
     name: str

@@ -25,7 +25,6 @@ from recollect.http.compat.context import ContextDep
 from recollect.http.compat.react import Failed, ReactError, format_error
 from recollect.http.params import FreeText, Name, StrictModel, Text, example
 from recollect.http.routing import Router
-from recollect.model.text import validate_text
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
 
@@ -187,8 +186,7 @@ async def ask_agent(
 ) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
     agent = await agents.get(ctx.service)
-    # Invalid requests are rejected before a stream begins.
-    validate_text(body.question, name="question")
+    # An unknown group is rejected before a stream begins.
     agent.toolbox.allowed(body.group)
     # The history names the key and that the agent acted for it.
     caller = ctx.caller

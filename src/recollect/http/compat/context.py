@@ -12,13 +12,11 @@ from recollect.config.settings import Settings
 from recollect.errors import NotFound
 from recollect.http.auth.caller import Caller
 from recollect.http.routing import CallerDep, ServiceDep, SettingsDep
-from recollect.model.arguments import parse_limit, parse_score
 from recollect.model.change import Outcome
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Filter, Listing, Not, Op, Where, both
 from recollect.model.result import SearchResult
 from recollect.model.scope import Level, Scope
-from recollect.model.text import validate_text
 from recollect.model.times import now
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
@@ -98,12 +96,12 @@ class Context:
         everywhere: bool = False,
     ) -> SearchResult:
         """Search for memories, with defaults from the settings; times in the query narrow the search."""
-        query, settings = validate_text(query, name="query"), self.settings
+        settings = self.settings
         times = parse_time_filter(query, at=now(), mode=settings.time_words)
         request = SearchRequest(
             query=query,
-            limit=parse_limit(settings.search_limit if limit is None else limit),
-            min_score=parse_score(settings.search_min_score if min_score is None else min_score, name="threshold"),
+            limit=settings.search_limit if limit is None else limit,
+            min_score=settings.search_min_score if min_score is None else min_score,
             filter=both(both(filter, EXCLUDE_TURNS), times.filter),
             vector=await self.service.check_embedding(embedding),
             periods=times.periods,

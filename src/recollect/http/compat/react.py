@@ -16,7 +16,7 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Not, Op, Where
 from recollect.model.result import SearchResult
 from recollect.model.scope import Scope
-from recollect.model.text import repair_text, validate_text
+from recollect.model.text import repair_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Conversation
 from recollect.remember import MemoryInput
@@ -125,7 +125,7 @@ class UpdateConversation(ConversationRequest):
 
 
 class ReactError(BaseModel):
-    """What went wrong."""
+    """The type and message of an error."""
 
     type: str
     message: str
@@ -270,7 +270,7 @@ router = Router(
 
 @router.post("/facts/store")
 async def store_fact(ctx: ContextDep, body: StoreFact) -> FactStored:
-    """Store a fact for all conversations of the collection; stored twice it is kept once, with all metadata."""
+    """Store a fact for all conversations of the collection; an existing one gets the metadata."""
     scope = ctx.caller.scope(body.user, body.collection, body.source)
     return FactStored(fact_id=await _store(ctx, scope, body, body.content, {}))
 
@@ -279,7 +279,7 @@ async def store_fact(ctx: ContextDep, body: StoreFact) -> FactStored:
 async def store_episode(ctx: ContextDep, body: StoreEpisode) -> EpisodeStored:
     """Store an episode for all conversations of the collection."""
     summary = TaskSummary(
-        goal=validate_text(body.goal, name="goal"),
+        goal=body.goal,
         steps=tuple(body.steps),
         outcome=body.outcome,
         lessons=(body.lessons,) if body.lessons else (),

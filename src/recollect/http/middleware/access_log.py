@@ -58,7 +58,7 @@ class AccessLogMiddleware:
 
 
 class _ResponseRecord:
-    """What the log says about a response."""
+    """The facts about a response that are logged."""
 
     __slots__ = ("id", "memory", "sent", "status", "upstream_id", "whole")
 

@@ -232,13 +232,13 @@ class Mem0HistoryEntry(BaseModel):
 
 
 class Mem0Message(BaseModel):
-    """What was done."""
+    """A message that says what was done."""
 
     message: str
 
 
 class Mem0Added(BaseModel):
-    """What was stored or learned; what takes longer is PENDING and is learned in the background."""
+    """The memories that were stored or learned; PENDING if learning continues in the background."""
 
     results: list[dict[str, Any]]
     status: Literal["SUCCEEDED", "PENDING"]

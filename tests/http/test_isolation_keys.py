@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recollect.http.auth.middleware import OPEN_PATHS
-from recollect.http.responses.context import InProgressResponse, ResponsesContext
+from recollect.http.responses.asgi import InProgressResponse, ResponsesContext
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope

@@ -70,13 +70,12 @@ def make_app(settings: Settings) -> FastAPI:
             memory.replay.start()
             if models is not None:
                 models.start()
-            async with (
-                health_monitor.running(),
-                proxy.running(memory, handle.get, health_monitor, upstreams),
-            ):
+            health_monitor.start()
+            async with proxy.running(memory, handle.get, health_monitor, upstreams):
                 yield
             await warmup
         finally:
+            await health_monitor.close()
             for each in (agent_provider, memory, handle, models, upstreams, rate_limits, rules.tokens):
                 if each is not None:
                     await each.close()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from recollect.aio.background import BackgroundTask
 from recollect.errors import RecollectError
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.model.job import JobStats
@@ -43,6 +43,7 @@ class HealthMonitor:
         self._problems: dict[str, HealthProblem] = {}
         self._check_numbers = itertools.count(1)
         self._last_check = 0
+        self._task = BackgroundTask(self._check_periodically)
         # The new embedding model and its progress, while the model changes.
         self.pending_model: ModelState | None = None
 
@@ -102,15 +103,13 @@ class HealthMonitor:
             JOBS_OLDEST_SECONDS.set(stats.oldest_due_age_s)
             JOB_FAILURES.set(stats.failures_in_a_row)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Check periodically while the context is open."""
-        task = asyncio.create_task(self._check_periodically())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    def start(self) -> None:
+        """Check periodically from now on."""
+        self._task.start()
+
+    async def close(self) -> None:
+        """Stop the checks."""
+        await self._task.stop()
 
     async def _check_periodically(self) -> None:
         while True:

@@ -26,13 +26,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-@pytest.fixture
-def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose user is the test's own."""
-    with as_user(server, request.node.name[:200]) as client:
-        yield client
-
-
 def lines(api: httpx.Client) -> int:
     return len(api.get("/history", params={"limit": 1000}).json()["results"])
 

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.api_server import add, as_user, contents, problem, served
 
 JSON = {"Content-Type": "application/json"}
 PATHS = ["/memories/{id}", "/memories/{id}/history"]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with served(tmp_path_factory.mktemp("home")) as client:
-        yield client
-
-
-@pytest.fixture
-def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose user is the test's own."""
-    with as_user(server, request.node.name[:200]) as client:
-        yield client
 
 
 def test_a_memory_is_added_read_changed_forgotten_and_restored(api: httpx.Client) -> None:

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.api_server import add, as_user, contents, problem, served
 
 PERSON = {"X-Memory-Actor": "person", "X-Memory-By": "dana"}
 LINES = {"Content-Type": "application/x-ndjson"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with served(tmp_path_factory.mktemp("home"), llm_api_key="sk-very-secret") as client:
-        yield client
-
-
-@pytest.fixture
-def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose user is the test's own."""
-    with as_user(server, request.node.name[:200]) as client:
-        yield client
 
 
 def waiting(api: httpx.Client, content: str) -> dict[str, Any]:

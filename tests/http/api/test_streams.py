@@ -25,19 +25,6 @@ from tests.support.recollect_server import RecollectServer, environment
 LINES = {"Content-Type": "application/x-ndjson"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with served(tmp_path_factory.mktemp("home")) as client:
-        yield client
-
-
-@pytest.fixture
-def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """A client whose user is the test's own."""
-    with as_user(server, request.node.name[:200]) as client:
-        yield client
-
-
 @pytest.fixture(autouse=True)
 def short_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the heartbeat: a client that disconnects is noticed when something is sent."""

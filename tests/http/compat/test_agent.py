@@ -60,19 +60,19 @@ def events(client: TestClient, **body: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_without_memory_the_agent_stores_nothing(client: TestClient, llm: ScriptedLLM) -> None:
-    script(llm, calls(call("sums_add", a=2, b=3), thought="I add."), "5.")
+    adds = calls(call("sums_add", a=2, b=3), thought="I add.")
+    script(llm, adds, "5.", adds, "5.")
     report = ask(client, "What is 2 and 3?")
     step = {"thought": "I add.", "action": "sums_add", "arguments": {"a": 2, "b": 3}, "observation": "5"}
     assert (report["answer"], report["thought"], report["observation"]) == ("5.", "I add.", "5")
     assert report["steps"] == [step]
     assert (report["ended"], report["conversation_id"], report["error"]) == ("answered", "", None)
     assert tool_names(agent_requests(llm)[0]) == ["sums_add"]
-    script(llm, calls(call("sums_add", a=2, b=3), thought="I add."), "5.")
-    report = events(client)
-    assert [kind for kind, _ in report] == ["thought", "action", "observation", "answer"]
-    assert report[0][1] == {"thought": "I add."}
-    assert report[2][1] == {"observation": "5", "action": "sums_add", "failed": False}
-    assert report[3][1]["answer"] == "5."
+    streamed = events(client)
+    assert [kind for kind, _ in streamed] == ["thought", "action", "observation", "answer"]
+    assert streamed[0][1] == {"thought": "I add."}
+    assert streamed[2][1] == {"observation": "5", "action": "sums_add", "failed": False}
+    assert streamed[3][1]["answer"] == "5."
     service = client.app.state.service  # type: ignore[attr-defined]
     assert client.portal.call(service.users) == []  # type: ignore[union-attr]
 

@@ -137,6 +137,9 @@ def test_an_invalid_request_is_rejected_before_a_stream_begins(client: TestClien
     for body, status, kind in cases:
         answer = client.post("/v1/agent", json=body)
         assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
+
+
+def test_while_keys_cannot_be_checked_requests_are_rejected(client: TestClient) -> None:
     broken(client)
     answer = client.post("/v1/agent", json={"question": QUESTION, **MONDAY})
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, "StoreUnavailable")

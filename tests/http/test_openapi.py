@@ -161,6 +161,8 @@ def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_schemathesis(server: httpx.Client, cwd: Path, *options: str, timeout_s: float) -> None:
+    # Built by the first request, which takes longer than schemathesis waits on a loaded machine.
+    server.get(f"http://{server.base_url.netloc.decode()}/openapi.json")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml"), "run"),

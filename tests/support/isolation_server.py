@@ -82,12 +82,12 @@ class World:
 
     def run(self, function: Any, *args: Any) -> Any:
         """Call a coroutine function in the server's loop and return its result."""
+        self.is_unchanged = False
         return self.client.portal.call(function, *args)  # type: ignore[union-attr]
 
     def call(self, route: str, call: Call, key: str | None, ids: dict[str, str] | None = None) -> Response:
         """Return the answer to a call with a key; `ids` replace Bea's."""
         method, path = route.split(" ", 1)
-        self.is_unchanged = False
         filled = filled_with(call, self.bea if ids is None else ids)
         path = re.sub(r"{(\w+)(?::\w+)?}", lambda found: filled.path[found[1]], path)
         headers = {**filled.headers, **({} if key is None else bearer(key))}
@@ -134,7 +134,6 @@ class World:
 
     def check_unchanged(self) -> None:
         """Check that everything of Bea's is as it was at the start."""
-        self.is_unchanged = False
         assert self.of_bea() == self.before
         self.is_unchanged = True
 
@@ -202,16 +201,16 @@ async def _add_bea(service: Service) -> tuple[dict[str, str], dict[str, str]]:
     ids |= await _responses(service, Scope(bea, "secret", "diary"))
     ids["mem0"] = mem0_id(ids["memory"], bea)
     ids["entry"] = str((await service.history(Scope(bea, "secret")))[0].id)
-    ring = service.api_keys
-    made = {
-        "bea": await ring.add(user=bea),
-        "reader": await ring.add(user=bea, writes=False),
-        "writer": await ring.add(user=bea, reads=False),
-        "elsewhere": await ring.add(user=bea, project="elsewhere"),
-        "app": await ring.add(everyone=True, project="elsewhere"),
-        "everyone": await ring.add(everyone=True),
-        "admin": await ring.add(admin=True),
+    options: dict[str, dict[str, Any]] = {
+        "bea": {"user": bea},
+        "reader": {"user": bea, "writes": False},
+        "writer": {"user": bea, "reads": False},
+        "elsewhere": {"user": bea, "project": "elsewhere"},
+        "app": {"everyone": True, "project": "elsewhere"},
+        "everyone": {"everyone": True},
+        "admin": {"admin": True},
     }
+    made = {name: await service.api_keys.add(new_key(**each)) for name, each in options.items()}
     ids["key"] = made["bea"].key.id
     return ids, {name: new.text for name, new in made.items()}
 

@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from recollect.model.change import Author
+from recollect.model.key import new_key
 from recollect.model.scope import Scope
 from tests.support.compat_server import UNKNOWN, broken, served
 
@@ -162,7 +163,7 @@ def test_a_key_of_one_project_searches_no_other(client: TestClient) -> None:
 
     async def make() -> str:
         ring = client.app.state.service.api_keys  # type: ignore[attr-defined]
-        return (await ring.add(user=USER, project="q")).text
+        return (await ring.add(new_key(user=USER, project="q"))).text
 
     key = client.portal.call(make)  # type: ignore[union-attr]
     request = {"query": "Who made the boiler?", "threshold": 0.0}

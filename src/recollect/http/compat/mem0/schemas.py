@@ -171,6 +171,8 @@ class Mem0Change(BaseModel):
 class Mem0BatchItem(Mem0Change):
     """One memory of a batch, and its new values if it is to change."""
 
+    model_config = example(memory_id=_MEMORY_ID, text="Alex is allergic to nuts")
+
     memory_id: str
 
 

@@ -16,6 +16,7 @@ class Sizes:
     longest_life_s: float
     server_kills: int
     crash_stride: int
+    opening_stride: int
     cuts: int
     cut_lives: int
     writes_of_each_writer: int
@@ -35,6 +36,7 @@ SHORT = Sizes(
     longest_life_s=0.2,
     server_kills=1,
     crash_stride=8,
+    opening_stride=24,
     cuts=20,
     cut_lives=2,
     writes_of_each_writer=20,
@@ -54,6 +56,7 @@ LONG = Sizes(
     longest_life_s=2.5,
     server_kills=20,
     crash_stride=1,
+    opening_stride=1,
     cuts=2_000,
     cut_lives=80,
     writes_of_each_writer=1_000,

@@ -110,7 +110,7 @@ async def _fresh(store: str) -> AsyncIterator[str]:
 async def test_a_first_opening_killed_at_any_statement_is_made_good_by_the_next(
     store: str, sizes: Sizes, seed: int, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
-    stride = _stride(store, sizes)
+    stride = sizes.opening_stride
     point = random.Random(seed).randint(1, stride)
     killed, kills = True, 0
     while killed:

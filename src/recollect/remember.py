@@ -38,12 +38,12 @@ from recollect.read.strip_context import strip_context
 from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.sessions.resolve import drop_forgotten_turns
+from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch, skipped_ranges, with_skipped_range, without_first_skipped
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.extract import get_extraction_mode
 from recollect.write.learn import EXTRACTION_AUTHOR, ExtractedChanges, ExtractionConfig, extract_changes
-from recollect.write.metering import record_cost_on_error
 from recollect.write.parse import has_turn_ids, parse_messages
 from recollect.write.reconcile import drop_turn_evidence
 from recollect.write.redact import Redactor

@@ -32,10 +32,9 @@ from recollect.models.structured import InvalidAnswer
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
 from recollect.text.grounding import missing_names, missing_numbers
-from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
+from recollect.text.instructions import find_instruction
+from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
-from recollect.write.instructions import find_instruction
-from recollect.write.metering import record_cost_on_error
 from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text
 from recollect.write.screen import is_refusal

@@ -27,9 +27,8 @@ from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.sessions.summary_text import instruction_reason
 from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
-from recollect.write.ask_llm import LlmAnswer, ask_for_json
+from recollect.write.ask_llm import LlmAnswer, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
-from recollect.write.metering import record_cost_on_error
 from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text, is_only_secret
 from recollect.write.screen import is_refusal

@@ -13,7 +13,7 @@ from recollect.aio.erasable_cache import erasable_cache
 from recollect.model.memory import Category, MemoryRecord, Trust
 from recollect.model.result import Hit
 from recollect.read.rank import SearchCandidate
-from recollect.write.instructions import find_instruction
+from recollect.text.instructions import find_instruction
 
 # As much as is looked at in one go; what a cut would part is seen whole in the next piece.
 _CHUNK_CHARS, _OVERLAP_CHARS = 16_000, 400

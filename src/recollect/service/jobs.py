@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import builtins
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,10 +25,11 @@ from recollect.model.change import Author, FinishJob
 from recollect.model.job import Job, JobKind, JobState, JobStats, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.observability import metrics
+from recollect.observability.tracing import span
 from recollect.remember import LearningConfig
 from recollect.service.learning_models import LearningModels, deps_within_budget, learn_with_model
 from recollect.sessions import lifecycle
-from recollect.write.metering import count_extraction
 
 __all__ = [
     "JobConfig",
@@ -141,7 +143,7 @@ class JobService:
 
     async def _run_learning_job(self, job: Job, deps: Deps, learning: LearningConfig) -> Mapping[str, Any]:
         if job.kind is JobKind.EXTRACT:
-            with count_extraction():
+            with _count_extraction():
                 report = await remember.learn(job, deps, learning)
             await self.enforce_quotas(job.scope)
             return report
@@ -273,3 +275,16 @@ class JobService:
         if self._models is not None:
             self._models.forget(user)
         self.worker.wake()
+
+
+@contextmanager
+def _count_extraction() -> Iterator[None]:
+    """Count the block as one extraction, and an exception as its error."""
+    metrics.EXTRACTIONS.add()
+    try:
+        with span("recollect.learn"):
+            yield
+    except Exception:
+        metrics.EXTRACTION_ERRORS.add()
+        raise
+    metrics.EXTRACTED.add()

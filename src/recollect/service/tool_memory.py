@@ -22,13 +22,17 @@ from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
 from recollect.service.service import Service
+from recollect.text.instructions import find_instruction
 from recollect.text.time_expressions import TimeWords, parse_time_filter
-from recollect.write.instructions import REVIEW_NOTICE, REVIEW_REASON, find_instruction
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 __all__ = ["REVIEW_NOTICE", "ToolMemory", "sanitize_line"]
+
+# Shown to the model that wants to store an instruction, and to the reviewer.
+REVIEW_NOTICE = "It reads like an instruction, so it waits until a person has approved it."
+_REVIEW_REASON = "it tells what to do ('{phrase}'), and an agent says it, not the user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class ToolMemory:
         """Propose a statement for review if it reads like an instruction, and return whether it does."""
         if not (phrase := find_instruction(content)):
             return False
-        by = replace(self.by, why=REVIEW_REASON.format(phrase=phrase))
+        by = replace(self.by, why=_REVIEW_REASON.format(phrase=phrase))
         await self.service.reviews.propose(self.scope, content, fields, by=by)
         return True
 

@@ -15,7 +15,7 @@ from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import text_hash
 from recollect.model.traits import Trait, compute_traits, trait_flags
 from recollect.model.turn import Role, Turn
-from recollect.write.instructions import find_instruction
+from recollect.text.instructions import find_instruction
 from recollect.write.quoted_text import ELIDED
 from recollect.write.redact import redact
 from recollect.write.sentences import split_sentences

@@ -35,8 +35,8 @@ from recollect.sessions.step_output import (
     step_position,
 )
 from recollect.sessions.summarize import build_invocations, summary_id, update_summary
+from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.embed import embed_changes
-from recollect.write.metering import record_cost_on_error
 from recollect.write.redact import redact
 from recollect.write.related import STATEMENTS
 from recollect.write.triggers import job_key

@@ -1,15 +1,19 @@
-"""Ask an LLM for a text or for JSON, and account for the cost even if the answer cannot be used."""
+"""Ask an LLM for a text or for JSON, and record the cost even if the answer is unusable or a later step fails."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
-from recollect.model.change import ModelUsage
+from recollect.ledger.ledger import Ledger
+from recollect.model.change import Author, Effect, ModelUsage
+from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible
 from recollect.model.times import now
 from recollect.models.chat import AnsweringChat, Chat, ChatMessage, ModelAnswer
@@ -17,6 +21,7 @@ from recollect.models.structured import Partial, Structured, ask_json
 from recollect.write.redact import redact
 
 T = TypeVar("T")
+_log = logging.getLogger("recollect")
 # Enough for a model that thinks before it writes; after a cut-off answer the limit is raised by the factor.
 MAX_TEXT_TOKENS = 1_024
 RETRY_TOKENS_FACTOR = 4
@@ -61,6 +66,22 @@ class LlmCost:
 
 
 NO_COST = LlmCost()
+
+
+@asynccontextmanager
+async def record_cost_on_error(
+    ledger: Ledger, scope: Scope, list_costs: Callable[[], Sequence[Effect]], *, by: Author
+) -> AsyncIterator[None]:
+    """Record the costs on their own if the block fails, since the write that would include them fails with it."""
+    try:
+        yield
+    except Exception:
+        if costs := list_costs():
+            try:
+                await ledger.apply(scope, [], by=by, effects=costs)
+            except RecollectError as error:
+                _log.warning("LLM cost could not be recorded: %s", error)
+        raise
 
 
 @dataclass(frozen=True, slots=True)

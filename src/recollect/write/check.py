@@ -13,14 +13,14 @@ from decimal import Decimal
 
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.extracted_fact import ExtractedFact, FactOp
-from recollect.model.memory import MemoryRecord, MemoryType, Trust
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
 from recollect.text.grounding import missing_names
+from recollect.text.instructions import find_instruction
 from recollect.text.numbers import find_numbers, number_values, without_dates
 from recollect.write.batch import Batch
-from recollect.write.instructions import review_reason
 from recollect.write.operations import Operation
-from recollect.write.quoted_text import is_user_statement, user_text
+from recollect.write.quoted_text import user_text
 
 SOURCE = "conversation"
 # An unverified number makes a fact doubtful, an unverified name a little less sure.
@@ -84,7 +84,7 @@ def _build_checked_fact(operation: Operation, batch: Batch, now: datetime) -> Ex
         source=SOURCE,
     )
     fact = _with_doubts(fact, cited, batch, day)
-    return replace(fact, review=_review_reason(fact, batch))
+    return replace(fact, review=_review_reason(fact, cited))
 
 
 def _target_memory(operation: Operation, batch: Batch) -> MemoryRecord | None:
@@ -142,11 +142,27 @@ def _unverified_name(content: str, text: str) -> str:
     return next((name for name in missing_names(content, text) if name.casefold() not in _USER_WORDS), "")
 
 
-def _review_reason(fact: ExtractedFact, batch: Batch) -> str:
-    by_user = is_user_statement(fact, batch.turns)
-    if fact.trust is not Trust.HIGH and fact.memory_type is MemoryType.PROCEDURAL:
-        by_user = False
-    return review_reason(fact, by_user)
+def _review_reason(fact: ExtractedFact, cited: Sequence[Turn]) -> str:
+    """Return why a fact must be reviewed before it is used; empty if it need not be.
+
+    A memory that instructs is valuable to an attacker, so only the user's own words may instruct. A quoted page or an
+    assistant may inform.
+    """
+    is_procedure = fact.memory_type is MemoryType.PROCEDURAL
+    if _is_user_statement(fact, cited) and (fact.trust is Trust.HIGH or not is_procedure):
+        return ""
+    if fact.category is Category.INSTRUCTION or fact.type is MemoryType.PROCEDURAL:
+        return "it is an instruction that the user did not give"
+    phrase = find_instruction(fact.content) or find_instruction(fact.value or "")
+    return f"it tells what to do ('{phrase}'), and the user did not say it" if phrase else ""
+
+
+def _is_user_statement(fact: ExtractedFact, cited: Sequence[Turn]) -> bool:
+    """Return whether a fact rests on user turns alone; if it instructs, the user's own words must instruct too."""
+    if any(turn.role is not Role.USER for turn in cited):
+        return False
+    instructs = find_instruction(fact.content) or find_instruction(fact.value or "")
+    return not instructs or bool(find_instruction(user_text(cited)))
 
 
 def _parse_day(text: str) -> date | None:

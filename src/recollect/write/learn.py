@@ -18,10 +18,10 @@ from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.model.usage import LlmQuota
 from recollect.observability.tracing import span
+from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch
 from recollect.write.embed import embed, embed_changes
 from recollect.write.extract import Extraction, ExtractionLimits, extract
-from recollect.write.metering import record_cost_on_error
 from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, reconcile
 from recollect.write.redact import drop_secret_facts, redact
 from recollect.write.related import find_nearest_and_keyed, find_related
@@ -31,8 +31,6 @@ from recollect.write.small_model import extract_with_small_model
 
 # The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"
-# Starts the method in a report when the selector replaced the LLM; the reason follows.
-SELECTOR_FALLBACK_PREFIX = "selector, since "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,7 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
     """Return the batch with its related memories, the facts, and the method that found them."""
     method = config.by
     if method == "llm" and (refusal_reason := await quota_exceeded_reason(deps.ledger, scope.user, config.allowance)):
-        method = f"{SELECTOR_FALLBACK_PREFIX}{refusal_reason}"
+        method = f"selector, since {refusal_reason}"
     if deps.chat is None or method != "llm":
         return batch, _select(batch.turns, config), method
     # The selector was trained on statements about the user, so it cannot screen documents and tasks.

@@ -15,9 +15,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.turn import Role, Turn
-from recollect.write.instructions import find_instruction
+from recollect.text.instructions import find_instruction
 
 # Replaces removed text within a line.
 ELIDED = "[…]"
@@ -221,20 +220,3 @@ def _any_of(expressions: Iterable[str]) -> str:
 def user_text(turns: Sequence[Turn]) -> str:
     """Return the user's own words in the turns, without quoted text."""
     return "\n".join(filter(None, (author_text(turn.content) for turn in turns if turn.role is Role.USER)))
-
-
-def is_user_statement(fact: ExtractedFact, turns: Sequence[Turn]) -> bool:
-    """Return whether a fact rests on the user's own words alone.
-
-    All its evidence must be user turns among these. If it instructs, the user's own words must instruct too.
-    """
-    by_id = {turn.id: turn for turn in turns}
-    evidence = [by_id.get(each) for each in fact.evidence]
-    users = [turn for turn in evidence if turn is not None and turn.role is Role.USER]
-    if not users or len(users) < len(evidence):
-        return False
-    return not _instructs(fact.content, fact.value or "") or _instructs(user_text(users))
-
-
-def _instructs(*texts: str) -> bool:
-    return any(find_instruction(text) for text in texts)

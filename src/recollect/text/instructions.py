@@ -1,8 +1,4 @@
-"""Find standing instructions: texts that tell their reader what to do from now on.
-
-A memory that instructs is valuable to an attacker. The user may instruct; an instruction from anyone else, such as a
-quoted page or a manipulated assistant, waits for review.
-"""
+"""Find standing instructions: texts that tell their reader what to do from now on."""
 
 from __future__ import annotations
 
@@ -13,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
-
-from recollect.model.extracted_fact import ExtractedFact
-from recollect.model.memory import Category, MemoryType, Trust
 
 _ACCENTS = re.compile("[\u0300-\u036f\u064b-\u065f]+")
 _CLAUSE_END = re.compile(
@@ -47,11 +40,6 @@ class _InstructionCues:
         self.any_verb: bool = table.get("any_verb", False)
 
 
-# Shown to the model that wants to store an instruction, and to the reviewer.
-REVIEW_NOTICE = "It reads like an instruction, so it waits until a person has approved it."
-REVIEW_REASON = "it tells what to do ('{phrase}'), and an agent says it, not the user"
-
-
 def find_instruction(text: str) -> str:
     """Return the phrase that makes the text a standing instruction; empty if there is none."""
     folded = _fold(text[:_MAX_CHARS])
@@ -65,23 +53,6 @@ def find_instruction(text: str) -> str:
             if instruction := _opening_phrase(clause, language) or _command_phrase(clause, language):
                 return instruction
     return ""
-
-
-def review_reason(fact: ExtractedFact, is_user_statement: bool) -> str:
-    """Return why a fact must be reviewed before it is used; empty if it need not be.
-
-    Only the user's own words may instruct. Other facts may inform, as long as their source has any trust.
-    """
-    if is_user_statement:
-        return fact.review
-    if fact.trust is Trust.NONE:
-        return "its source is not trusted"
-    if fact.category is Category.INSTRUCTION or fact.type is MemoryType.PROCEDURAL:
-        return "it is an instruction that the user did not give"
-    for text in (fact.content, fact.value or ""):
-        if phrase := find_instruction(text):
-            return f"it tells what to do ('{phrase}'), and the user did not say it"
-    return fact.review
 
 
 def _opening_phrase(clause: str, language: _InstructionCues) -> str:

@@ -57,7 +57,9 @@ def make_app(settings: Settings) -> FastAPI:
         handle = app.state.service_handle = ServiceHandle(
             partial(open_service, settings, models=models), on_open=on_open
         )
-        memory = app.state.resilient_memory = ResilientMemory(settings, handle.get)
+        is_built_in = all(isinstance(each, ExtractiveUpstream) for each in upstreams.all)
+        memory = ResilientMemory(settings, handle.get, answers_from_memory=is_built_in)
+        app.state.resilient_memory = memory
         health_monitor = app.state.health_monitor = HealthMonitor(handle.get, memory)
         # Concurrent with the first chats, which are learned from later.
         warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))

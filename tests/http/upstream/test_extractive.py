@@ -13,14 +13,14 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from recollect import AsyncMemory
+from recollect import AsyncMemory, Memory
 from recollect.config.settings import load
 from recollect.http.upstream.extractive import MODEL, ExtractiveUpstream
 from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.service.extractive_answer import RequestMemory, answer_from_memory
-from tests.support.proxy_server import served
+from tests.support.proxy_server import chat, served
 
 NO_LLM = "No LLM is configured"
 
@@ -297,3 +297,11 @@ def test_the_openai_client_can_use_it(tmp_path: Path) -> None:
         assert "".join(pieces) == whole
         with pytest.raises(openai.NotFoundError, match="no LLM"):
             client.embeddings.create(model=MODEL, input="x")
+
+
+def test_a_chat_waits_longer_than_usual_for_memories_that_are_its_answer(tmp_path: Path) -> None:
+    with Memory(home=tmp_path) as memory:
+        memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
+    with served(tmp_path, "", memory_timeout_s=0.0001) as server:
+        answer = server.post(chat("How much can I spend in Hawaii?", user="alex")).json()
+    assert "$10,000" in answer["choices"][0]["message"]["content"]

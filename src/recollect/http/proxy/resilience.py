@@ -45,6 +45,8 @@ DegradedReason: TypeAlias = Literal[
 _GRACE_S = 2.0
 # The part of the budget for the work after a timeout: the loop may be late, and turns are synced to the journal.
 _RESERVED_S = 0.02
+# Where no LLM is configured the recalled memories are the answer, which is worth waiting for on a busy machine.
+_ANSWER_BUDGET_S = 5.0
 _MAX_CONCURRENT_READS = 16
 # Writes that may begin before chats in progress run again.
 _WRITES_PER_TICK = 4
@@ -74,9 +76,12 @@ class WriteResult:
 class ResilientMemory:
     """Reads and writes of chats, each with a breaker; failures of a store or a model are never raised."""
 
-    def __init__(self, settings: Settings, service: Callable[[], Service]) -> None:
+    def __init__(
+        self, settings: Settings, service: Callable[[], Service], *, answers_from_memory: bool = False
+    ) -> None:
         self._service, self._journal = service, open_spill_journal(settings)
         self._budget_s = max(settings.memory_timeout_s - _RESERVED_S, settings.memory_timeout_s / 2)
+        self._read_budget_s = max(self._budget_s, _ANSWER_BUDGET_S) if answers_from_memory else self._budget_s
         self.reads, self.writes = Breaker(), Breaker()
         self.replay = SpillReplay(self._journal, service)
         # Recall takes CPU: a thousand concurrent ones would all be late, so most of them wait, and may give up.
@@ -119,10 +124,10 @@ class ResilientMemory:
         self, call: Callable[[Service], Coroutine[Any, Any, T]], service: Service, permit: Permit
     ) -> T | Degraded:
         clock = asyncio.get_running_loop().time
-        late_at = clock() + self._budget_s / 2
+        late_at = clock() + self._read_budget_s / 2
         started_at = late_at
         try:
-            async with asyncio.timeout(self._budget_s), self._read_slots:
+            async with asyncio.timeout(self._read_budget_s), self._read_slots:
                 started_at = clock()
                 result = await call(service)
         except InvalidInput:

@@ -20,7 +20,7 @@ from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.service.extractive_answer import RequestMemory, answer_from_memory
-from tests.support.proxy_server import chat, served
+from tests.support.proxy_server import served
 
 NO_LLM = "No LLM is configured"
 
@@ -303,5 +303,6 @@ def test_a_chat_waits_longer_than_usual_for_memories_that_are_its_answer(tmp_pat
     with Memory(home=tmp_path) as memory:
         memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
     with served(tmp_path, "", memory_timeout_s=0.0001) as server:
-        answer = server.post(chat("How much can I spend in Hawaii?", user="alex")).json()
+        question = {"role": "user", "content": "How much can I spend in Hawaii?"}
+        answer = server.post({"model": MODEL, "user": "alex", "messages": [question]}).json()
     assert "$10,000" in answer["choices"][0]["message"]["content"]

@@ -304,5 +304,5 @@ def test_a_chat_waits_longer_than_usual_for_memories_that_are_its_answer(tmp_pat
         memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
     with served(tmp_path, "", memory_timeout_s=0.0001) as server:
         question = {"role": "user", "content": "How much can I spend in Hawaii?"}
-        answer = server.post({"model": MODEL, "user": "alex", "messages": [question]}).json()
+        answer = server.post({"model": MODEL, "user": "alex", "messages": [question]}).json
     assert "$10,000" in answer["choices"][0]["message"]["content"]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends
+from pydantic import Field
 
 from recollect.config.settings import Settings
 from recollect.errors import NotFound
 from recollect.http.auth.caller import Caller
+from recollect.http.params import IntegralFloat, StrictModel, Time
+from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.routing import CallerDep, ServiceDep, SettingsDep
 from recollect.model.change import Outcome
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -23,12 +27,31 @@ from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.text.time_expressions import parse_time_filter
 
+# A hundred years.
+_MAX_TTL_S = 3_155_760_000
 EXCLUDE_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
 
 
 def matches_any(field: str, values: Sequence[str]) -> Filter:
     """Return a filter that matches any of the values; without values it matches everything."""
     return Where(field, Op.IN, tuple(values)) if values else EVERYTHING
+
+
+class ExpiringModel(StrictModel):
+    """A request body that can limit the lifetime of a memory."""
+
+    ttl: Annotated[int, Field(ge=1, le=_MAX_TTL_S), IntegralFloat] | None = Field(
+        default=None, description="Lifetime in seconds, instead of `expires_at`."
+    )
+    expires_at: Time | None = Field(default=None, description="When it expires; null removes an expiry.")
+
+    def expiry(self) -> dict[str, datetime | str | None]:
+        """Return the field of the memory that the request sets, or nothing."""
+        if self.ttl is not None and self.expires_at is not None:
+            raise InvalidField("ttl", "and expires_at exclude each other; send one of them")
+        if self.ttl is not None:
+            return {"expires_at": now() + timedelta(seconds=self.ttl)}
+        return {"expires_at": self.expires_at} if "expires_at" in self.model_fields_set else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +63,15 @@ class Context:
     settings: Settings
 
     async def fetch(self, scope: Scope, id: str, *, include_inactive: bool = False) -> MemoryRecord:
-        """Return an active memory of the scope; NotFound for unknown ids and those of others alike."""
+        """Return a memory of the scope that is active and not expired; NotFound for all others alike."""
         record = await self.service.get(scope, id)
         if scope.session:
             is_inside = record.scope == scope
         else:
             is_shared = record.level is Level.USER and not record.scope.project
             is_inside = not scope.project or record.scope.project == scope.project or is_shared
-        if not is_inside or not (include_inactive or record.status is Status.ACTIVE):
+        is_active = record.status is Status.ACTIVE and not (record.expires_at and record.expires_at <= now())
+        if not is_inside or not (include_inactive or is_active):
             raise NotFound(f"no memory {id}")
         return record
 

@@ -8,15 +8,19 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
-from recollect.http.compat.context import EXCLUDE_TURNS, ContextDep, matches_any
+from recollect.http.auth.caller import Caller
+from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep, ExpiringModel, matches_any
+from recollect.http.compat.public_ids import SEPARATOR, parse_public_id, public_id
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import IntegralFloat, Name, StrictModel, Text, UnitFloat, example
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.routing import Router
 from recollect.model.memory import MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing, both
+from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
 
+_ID_PREFIX = "mem_"
 Type = Literal["semantic", "procedural", "episodic", "reflective"]
 # Error codes of this API, by the code of the error or else by its status.
 _CODES: dict[str | int, str] = {
@@ -47,6 +51,7 @@ class StoredMemory(BaseModel):
     created_at: datetime
     access_count: int = Field(ge=0)
     importance: UnitFloat
+    expires_at: datetime | None = None
 
 
 class StoredMemories(BaseModel):
@@ -83,7 +88,7 @@ class _UserBody(StrictModel):
     user_id: Name | None = Field(default=None, description="The user, unless the credentials name one.")
 
 
-class NewMemory(_UserBody):
+class NewMemory(_UserBody, ExpiringModel):
     """A memory to store verbatim."""
 
     model_config = example(type="semantic", content="User's budget for Hawaii is $10,000", user_id="user_123")
@@ -95,7 +100,7 @@ class NewMemory(_UserBody):
     importance: UnitFloat | None = None
 
 
-class ChangedMemory(_UserBody):
+class ChangedMemory(_UserBody, ExpiringModel):
     """New values for some fields of a memory."""
 
     model_config = example(content="Final Hawaii budget is $12,000")
@@ -139,9 +144,9 @@ def _format_error(error: ErrorInfo) -> dict[str, Any]:
     return {"error": {"code": code, "message": error.message}}
 
 
-def _to_stored_memory(record: MemoryRecord) -> StoredMemory:
+def _to_stored_memory(record: MemoryRecord, caller: Caller) -> StoredMemory:
     return StoredMemory(
-        id=record.id,
+        id=f"{_ID_PREFIX}{public_id(record, caller)}",
         type=record.type.value,
         content=record.content,
         user_id=record.scope.user,
@@ -150,7 +155,17 @@ def _to_stored_memory(record: MemoryRecord) -> StoredMemory:
         created_at=record.created_at,
         access_count=record.access_count,
         importance=record.importance,
+        expires_at=record.expires_at,
     )
+
+
+def _parse_id(ctx: Context, memory_id: str, *users: str | None) -> tuple[Scope, str]:
+    """Return the scope and record id; the user is in the id, or named besides it."""
+    caller = ctx.caller
+    for user in users:
+        caller = caller.with_user(user)
+    id = memory_id.removeprefix(_ID_PREFIX)
+    return parse_public_id(id, caller) if SEPARATOR in id else (caller.scope(), id)
 
 
 router = Router(
@@ -178,7 +193,7 @@ Types = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=100, description="The maximum number of memories.")]
 Cursor = Annotated[str | None, Query(max_length=4000, description="The cursor of the previous page.")]
-MemoryId = Annotated[str, Path(description="The id of a memory.")]
+MemoryId = Annotated[str, Path(description="The id of a memory, as this API shows it.")]
 
 
 def _type_filter(types: str | None) -> Filter:
@@ -201,7 +216,7 @@ async def list_memories(
     scope = ctx.caller.scope(user_id, project_id)
     listing = Listing(filter=both(_type_filter(types), EXCLUDE_TURNS), limit=limit, cursor=cursor)
     page = await ctx.service.find(scope, listing)
-    memories = [_to_stored_memory(record) for record in page]
+    memories = [_to_stored_memory(record, ctx.caller) for record in page]
     total = await ctx.service.count(scope, listing)
     return StoredMemories(memories=memories, total=total, limit=limit, cursor=page.cursor)
 
@@ -215,14 +230,15 @@ async def list_memories(
 async def create_memory(ctx: ContextDep, new: NewMemory, response: Response) -> StoredMemory:
     """Store a memory verbatim, without secrets.
 
-    If a memory says the same (200) it takes over the type, source and importance.
+    If a memory says the same (200) it takes over the type, source, importance and expiry.
     """
-    fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)
-    merged = {name: each for name, each in fields.items() if name in new.model_fields_set}
+    expiry = new.expiry()
+    fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True) | expiry
+    merged = {name: each for name, each in fields.items() if name in new.model_fields_set} | expiry
     scope, draft = ctx.caller.scope(new.user_id, new.project_id), MemoryInput(content=new.content, fields=fields)
     added, result = await ctx.add(scope, draft, merged, is_shown=True)
     response.status_code = 201 if added.changed else 200
-    return _to_stored_memory(result.record)
+    return _to_stored_memory(result.record, ctx.caller)
 
 
 @router.post("/search", response_model_exclude_none=True)
@@ -240,14 +256,16 @@ async def search_memories(ctx: ContextDep, body: MemoryQuery) -> Retrieved:
         everywhere=True,
     )
     return Retrieved(
-        results=[ScoredMemory(memory=_to_stored_memory(hit.record), score=round(hit.score, 6)) for hit in hits]
+        results=[
+            ScoredMemory(memory=_to_stored_memory(hit.record, ctx.caller), score=round(hit.score, 6)) for hit in hits
+        ]
     )
 
 
 @router.get("/{memory_id}", response_model_exclude_none=True)
 async def get_memory(ctx: ContextDep, memory_id: MemoryId, user_id: UserId = None) -> StoredMemory:
     """Return a memory. One of another user answers as if it did not exist."""
-    return _to_stored_memory(await ctx.fetch(ctx.caller.scope(user_id), memory_id))
+    return _to_stored_memory(await ctx.fetch(*_parse_id(ctx, memory_id, user_id)), ctx.caller)
 
 
 @router.patch("/{memory_id}", response_model_exclude_none=True, operation_id="memory_change_memory")
@@ -256,19 +274,20 @@ async def update_memory(
     ctx: ContextDep, memory_id: MemoryId, body: ChangedMemory, user_id: UserId = None
 ) -> StoredMemory:
     """Change a memory; the history has the previous version."""
-    scope = ctx.caller.with_user(user_id).scope(body.user_id)
-    record = await ctx.fetch_editable(scope, memory_id)
-    fields = body.model_dump(exclude={"user_id"}, exclude_none=True)
+    scope, id = _parse_id(ctx, memory_id, user_id, body.user_id)
+    record = await ctx.fetch_editable(scope, id)
+    fields = body.model_dump(include={"content", "type", "source", "importance"}, exclude_none=True)
+    fields |= body.expiry()
     if not fields:
-        raise InvalidField("body", "changes nothing; send content, type, source or importance")
-    return _to_stored_memory(await ctx.update(scope, record.id, fields))
+        raise InvalidField("body", "changes nothing; send content, type, source, importance, ttl or expires_at")
+    return _to_stored_memory(await ctx.update(scope, record.id, fields), ctx.caller)
 
 
 @router.delete("/{memory_id}")
 async def delete_memory(ctx: ContextDep, memory_id: MemoryId, user_id: UserId = None) -> Deleted:
     """Forget a memory and the turns it was learned from; this can be undone."""
-    scope = ctx.caller.scope(user_id)
-    await ctx.forget(scope, (await ctx.fetch_editable(scope, memory_id)).id)
+    scope, id = _parse_id(ctx, memory_id, user_id)
+    await ctx.forget(scope, (await ctx.fetch_editable(scope, id)).id)
     return Deleted(message="deleted 1 memory", deleted=1)
 
 

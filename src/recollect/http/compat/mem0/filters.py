@@ -8,6 +8,7 @@ from typing import Any
 
 from recollect.errors import InvalidFilter
 from recollect.http.compat.mem0.scope import FIELDS, MAX_NAME_CHARS, METADATA_FIELDS, to_user
+from recollect.http.compat.public_ids import SEPARATOR
 from recollect.http.params import NAME_PATTERN, NO_CONTROL
 from recollect.model.query import EVERYTHING, MAX_DEPTH, And, Filter, Not, Op, Or, Where, parse_filter, where
 from recollect.model.text import MAX_ID_CHARS
@@ -155,7 +156,7 @@ def _strip_owner(value: Any) -> Any:
     """Return ids without the owner that `public_id` adds."""
     if isinstance(value, list):
         return [_strip_owner(each) for each in value]
-    return value.partition(".")[0] if isinstance(value, str) else value
+    return value.partition(SEPARATOR)[0] if isinstance(value, str) else value
 
 
 def _all(parts: list[Filter]) -> Filter:

@@ -53,11 +53,10 @@ from recollect.http.compat.mem0.scope import (
     entity_metadata,
     entity_scope,
     parse_entity_ids,
-    parse_public_id,
-    public_id,
     to_entity,
     user_from_filter,
 )
+from recollect.http.compat.public_ids import parse_public_id, public_id
 from recollect.http.errors import ErrorInfo
 from recollect.http.routing import Router, check_query_names
 from recollect.model.arguments import parse_messages

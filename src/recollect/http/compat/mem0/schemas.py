@@ -16,10 +16,10 @@ from recollect.http.compat.mem0.scope import (
     KINDS,
     MAX_NAME_CHARS,
     parse_entity_ids,
-    public_id,
     to_entity,
     user_from_filter,
 )
+from recollect.http.compat.public_ids import public_id
 from recollect.http.params import (
     CHECKED_NAME,
     OPTIONAL_NAME_PATTERN,

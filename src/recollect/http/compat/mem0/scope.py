@@ -2,28 +2,22 @@
 
 Memories are stored at the level of the user (or of the project that a key is limited to), so that a filter by one
 name finds what was stored under several, as in mem0. A request without a user belongs to its agent, app or run, which
-is a user of ours named "agent:NAME" and so on. mem0 reads a memory by its id alone, so a caller who may act for any
-user gets ids that contain the user.
+is a user of ours named "agent:NAME" and so on.
 """
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as NotBase64
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-from recollect.errors import InvalidInput, NotAllowed, NotFound
+from recollect.errors import InvalidInput, NotAllowed
 from recollect.http.auth.caller import Caller
-from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.text import MAX_ID_CHARS, validate_id
 
 KINDS = ("user", "agent", "app", "run")
 FIELDS = tuple(f"{kind}_id" for kind in KINDS)
 METADATA_FIELDS = ("agent_id", "app_id")
-_SEPARATOR = "."
 
 
 def to_user(kind: str, name: str) -> str:
@@ -72,27 +66,3 @@ def user_from_filter(filters: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the one user that a filter requires at its top level, by field, if there is one."""
     value = (filters or {}).get("user_id")
     return {"user_id": value} if isinstance(value, str) and value != "*" else {}
-
-
-def public_id(record: MemoryRecord, caller: Caller) -> str:
-    """Return the id by which this caller can read the memory."""
-    if caller.user is not None:
-        return record.id
-    return f"{record.id}{_SEPARATOR}{urlsafe_b64encode(record.scope.user.encode()).decode().rstrip('=')}"
-
-
-def parse_public_id(id: str, caller: Caller) -> tuple[Scope, str]:
-    """Return the scope and record id of a public id; NotFound if it is malformed or of another user."""
-    record_id, separator, encoded_user = id.partition(_SEPARATOR)
-    user = _decode_user(encoded_user) if separator else caller.user
-    if user and caller.user in (None, user):
-        with suppress(InvalidInput):
-            return caller.scope(user), record_id
-    raise NotFound(f"no memory {id[:400]}")
-
-
-def _decode_user(encoded: str) -> str:
-    try:
-        return urlsafe_b64decode(encoded.encode() + b"=" * (-len(encoded) % 4)).decode()
-    except (NotBase64, ValueError):
-        return ""

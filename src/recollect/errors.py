@@ -21,7 +21,8 @@ RecollectError
 │   ├── Backlog              too many jobs of the user are waiting
 │   │   └── TooFast          the rate limit is exceeded; `retry_after_s` says how long to wait
 │   ├── IndexUnavailable     the vector database does not answer; searches use the ledger
-│   │   └── IndexNotReady    the vector database is not synchronised for this user yet
+│   │   ├── IndexNotReady    the vector database is not synchronised for this user yet
+│   │   └── IndexInUse       another process has opened the file of the vector database
 │   ├── CacheUnavailable     Redis does not answer; everything works without it
 │   ├── UpstreamUnavailable  the chat endpoint does not answer
 │   │   └── UpstreamBroken   the chat endpoint closed the connection during its answer
@@ -118,6 +119,10 @@ class IndexUnavailable(Unavailable):
 
 class IndexNotReady(IndexUnavailable):
     """The vector database answers, but is not synchronised for this user yet."""
+
+
+class IndexInUse(IndexUnavailable):
+    """Another process has opened the file of the vector database, which one at a time can."""
 
 
 class CacheUnavailable(Unavailable):

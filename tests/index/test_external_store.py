@@ -23,6 +23,7 @@ from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Forget
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.query import EVERYTHING
+from recollect.model.scope import Scope
 from recollect.testing.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from tests.support.faulty_vector_store import FaultyVectorStore
 
@@ -180,11 +181,21 @@ async def test_a_user_with_few_memories_is_searched_exactly_without_the_store(le
 
 async def test_few_visible_rows_are_compared_without_the_store(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
-    index = index_over(ledger, engine, VectorStoreLimits(exact_rows=0, few_rows=100))
+    index = index_over(ledger, engine, VectorStoreLimits(exact_rows=100, few_rows=100))
     await fill(ledger, ANN, 100, seed=1)
+    await fill(ledger, Scope("ann", "elsewhere"), 10, seed=2)
     await index.sync.sync()
     assert await nearest(index) == await nearest(ExactIndex(ledger, MODEL, budget_bytes=1 << 30))
     assert not engine.request_count
+
+
+async def test_without_exact_rows_the_store_is_asked_for_the_first_memory(ledger: Ledger) -> None:
+    engine = FaultyVectorStore()
+    index = index_over(ledger, engine, VectorStoreLimits(exact_rows=0))
+    await fill(ledger, ANN, 1, seed=1)
+    await index.sync.sync()
+    assert len(await nearest(index)) == 1
+    assert engine.request_count == 1
 
 
 async def test_a_frozen_store_delays_a_few_searches_then_none(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recollect.errors import MissingExtra
+from recollect.errors import IndexInUse, MissingExtra
 from recollect.index.guarded_store import ThreadCalls, require_hash
 from recollect.index.vector_store import StoredVector, VectorStoreOptions, model_digest, redact_address
 from recollect.ledger.types import ScoredRows
@@ -54,6 +54,21 @@ class MilvusOptions(VectorStoreOptions):
 
 def _is_relevant_log(record: logging.LogRecord) -> bool:
     return "Method not implemented" not in record.getMessage()
+
+
+class _LiteErrors(logging.Filter):
+    """Takes the error that Milvus Lite logs with a traceback, but does not raise, when its file cannot be opened."""
+
+    last: BaseException | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info is None:
+            return True
+        self.last = record.exc_info[1]
+        return False
+
+
+_lite_errors = _LiteErrors()
 
 
 class MilvusVectorStore:
@@ -203,17 +218,31 @@ class MilvusVectorStore:
     def _connect(self) -> Any:
         with self._opening:
             if self._client is None:
-                from pymilvus import MilvusClient
-
-                options = self._options
-                if options.is_lite:
-                    Path(options.uri).parent.mkdir(parents=True, exist_ok=True)
-                    # The client calls a method that only servers have, which Lite logs as an error.
-                    logging.getLogger("grpc._server").addFilter(_is_relevant_log)
-                client = MilvusClient(options.uri, token=options.token, timeout=options.timeout_s)
+                client = self._open_file() if self._options.is_lite else self._open_client()
                 self._collection = self._open_collection(client)
                 self._client = client
             return self._client
+
+    def _open_client(self) -> Any:
+        from pymilvus import MilvusClient
+
+        options = self._options
+        return MilvusClient(options.uri, token=options.token, timeout=options.timeout_s)
+
+    def _open_file(self) -> Any:
+        from pymilvus.exceptions import ConnectionConfigException
+
+        Path(self._options.uri).parent.mkdir(parents=True, exist_ok=True)
+        # The client calls a method that only servers have, which Lite logs as an error.
+        logging.getLogger("grpc._server").addFilter(_is_relevant_log)
+        logging.getLogger("milvus_lite.server_manager").addFilter(_lite_errors)
+        try:
+            return self._open_client()
+        except ConnectionConfigException:
+            if type(_lite_errors.last).__name__ == "DataDirLockedError":
+                message = f"{self.name}: {self._options.uri} is open in another process, such as a server"
+                raise IndexInUse(message) from None
+            raise
 
     def _open_collection(self, client: Any) -> str:
         """Return the collection of the model; create it if there is none."""

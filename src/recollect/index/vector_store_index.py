@@ -176,7 +176,8 @@ _MAX_UNSYNCED = 5_000
 class VectorStoreLimits:
     """The number of memories up to which a user is searched exactly, the memory budget, and the timeout.
 
-    If at most `few_rows` are visible they are read from the ledger and compared, which is as fast as the store.
+    If at most `few_rows` are visible they are read from the ledger and compared, which is as fast as the store; not
+    if `exact_rows` is smaller.
     """
 
     exact_rows: int = 20_000
@@ -248,7 +249,8 @@ class VectorStoreIndex:
         mask = visible_mask(shard, places, allowed, as_of=as_of, turns=turns)
         if state is None:
             return VectorStoreView(shard, mask, ViewSource(user, self._ledger, self._model))
-        source = ViewSource(user, self._ledger, self._model, self._guarded, permit, places, self._limits.few_rows)
+        few_rows = min(self._limits.few_rows, self._limits.exact_rows)
+        source = ViewSource(user, self._ledger, self._model, self._guarded, permit, places, few_rows)
         return VectorStoreView(
             shard, mask, source, unsynced=state.unsynced, sample=await self._sample(user, shard, state)
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.errors import Unsupported
+from recollect.errors import IndexInUse, Unsupported
 from recollect.index.pgvector import pgvector_store_of
 from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexCheck, verify_index
@@ -24,7 +24,10 @@ class IndexAdmin:
     index: Index
 
     async def status(self) -> dict[str, Any]:
-        """Return which engine is used, and how many users it lags behind the ledger."""
+        """Return which engine is used, and how many users it lags behind the ledger.
+
+        `users` is None for a file that another process has opened.
+        """
         if (pgvector := pgvector_store_of(self.index)) is not None:
             state = await pgvector.state()
             if state.trouble:
@@ -35,7 +38,11 @@ class IndexAdmin:
         users_behind, after = 0, ""
         while page := await self.ledger.lagging_users(sync.feed_name, limit=_PAGE_SIZE, after=after):
             users_behind, after = users_behind + len(page), page[-1].user
-        return {"engine": sync.store.name, "users": len(await sync.store.users()), "users_behind": users_behind}
+        try:
+            users = len(await sync.store.users())
+        except IndexInUse:
+            users = None
+        return {"engine": sync.store.name, "users": users, "users_behind": users_behind}
 
     async def verify(self) -> list[IndexCheck] | None:
         """Compare the rows of each user with the ledger; None for the exact index."""

@@ -52,11 +52,13 @@ def status(cli: CliContext) -> None:
     result = {"index": "exact" if state["engine"] is None else settings.index, **state}
     if result["engine"] is None:
         cli.reply(result, "Vectors are searched exactly, in memory, and are always in sync with the ledger.")
+        return
+    lag = f"{pluralize(result['users_behind'], 'user')} behind the ledger."
+    if result["users"] is None:
+        cli.reply(result, f"{result['engine']} is open in another process, such as a server; {lag}")
     else:
-        users, users_behind = pluralize(result["users"], "user"), pluralize(result["users_behind"], "user")
-        cli.reply(
-            result, f"{result['engine']} is available. It has rows of {users}; {users_behind} behind the ledger."
-        )
+        users = pluralize(result["users"], "user")
+        cli.reply(result, f"{result['engine']} is available. It has rows of {users}; {lag}")
 
 
 @command("recollect index verify", "recollect index verify --json", scope="", group=index)

@@ -1,0 +1,308 @@
+"""The design of the preset semantic-router: its memory API, its config.yaml and Milvus, on a server of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from recollect.config.name_mapping import NAMES
+from recollect.config.settings import Settings, load
+from recollect.errors import InvalidSettings
+from recollect.index.milvus import MilvusOptions, MilvusVectorStore
+from recollect.index.vector_store import hash_user
+from recollect.models.static_embedder import StaticEmbedder
+from tests.support.milvus_server import running_milvus
+from tests.support.paths import ROOT
+from tests.support.recollect_server import RecollectServer, environment
+
+BUDGET = "User's budget for Hawaii is $10,000"
+DEPLOY = "To deploy payment-service: run npm build, then docker push"
+# As in the design, section 10.
+CONFIG = """\
+# config.yaml
+memory:
+  enabled: true
+  store_backend: "milvus"  # or "memory" for development
+
+  milvus:
+    address: "milvus:19530"
+    collection: "agentic_memory"
+    ef_construction: 256
+    m: 16
+    ef: 64
+
+  # Retrieval settings
+  default_retrieval_limit: 5
+  default_similarity_threshold: 0.6
+
+  # Extraction settings (for saving)
+  extraction:
+    enabled: true
+    batch_size: 10
+    llm_endpoint: "http://qwen:8000"
+"""
+
+
+def wait_until(is_true: Callable[[], bool], *, within_s: float = 60) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecollectServer]:
+    """The server of the page, with the config.yaml of the design and Milvus as a file beside the ledger."""
+    home = tmp_path_factory.mktemp("router") / "home"
+    home.mkdir()
+    text = CONFIG.replace("milvus:19530", str(home / "milvus.db")).replace(
+        '    llm_endpoint: "http://qwen:8000"\n', ""
+    )
+    (home / "config.yaml").write_text(text)
+    with RecollectServer(home, "--preset", "semantic-router") as running:
+        running.home = home  # type: ignore[attr-defined]
+        yield running
+
+
+@pytest.fixture(scope="module")
+def home(server: RecollectServer) -> Path:
+    return Path(server.home)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def client(server: RecollectServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+def store(client: httpx.Client, content: str, user: str, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/v1/memory", json={"content": content, "user_id": user, **fields})
+    assert answer.status_code == 201, answer.text
+    memory: dict[str, Any] = answer.json()
+    return memory
+
+
+def listed(client: httpx.Client, user: str) -> list[str]:
+    answer = client.get("/v1/memory", params={"user_id": user}).json()
+    return [each["content"] for each in answer["memories"]]
+
+
+def run_cli(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "recollect.cli.main", "--preset", "semantic-router", *arguments]
+    return subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=120, check=False)
+
+
+# Forget operations
+
+
+def test_delete_v1_memory_id_forgets_one_memory(client: httpx.Client) -> None:
+    budget, _ = store(client, BUDGET, "delete-one"), store(client, DEPLOY, "delete-one", type="procedural")
+    answer = client.delete(f"/v1/memory/{budget['id']}")
+    assert (answer.status_code, answer.json()["deleted"]) == (200, 1)
+    assert listed(client, "delete-one") == [DEPLOY]
+    assert client.delete(f"/v1/memory/{budget['id']}").status_code == 404
+
+
+def test_delete_v1_memory_user_id_forgets_all_memories_of_a_user(client: httpx.Client) -> None:
+    store(client, BUDGET, "delete-user")
+    store(client, BUDGET, "delete-user", project_id="project_abc")
+    store(client, BUDGET, "delete-nobody")
+    assert client.delete("/v1/memory?user_id=delete-user").json()["deleted"] == 2
+    assert listed(client, "delete-user") == []
+    assert listed(client, "delete-nobody") == [BUDGET]
+
+
+def test_delete_v1_memory_user_id_and_project_id_forgets_all_memories_of_a_project(client: httpx.Client) -> None:
+    store(client, BUDGET, "delete-project")
+    store(client, DEPLOY, "delete-project", project_id="project_abc")
+    assert client.delete("/v1/memory?user_id=delete-project&project_id=project_abc").json()["deleted"] == 1
+    assert listed(client, "delete-project") == [BUDGET]
+
+
+# The Store interface by id: Get, Update
+
+
+def test_an_id_begins_with_mem_and_is_enough_to_get_and_update_a_memory(client: httpx.Client) -> None:
+    memory = store(client, BUDGET, "by-id")
+    assert memory["id"].startswith("mem_")
+    path = f"/v1/memory/{memory['id']}"
+    assert client.get(path).json() == memory
+    updated = client.put(path, json={"content": "Final Hawaii budget is $12,000"})
+    assert (updated.json()["id"], updated.json()["content"]) == (memory["id"], "Final Hawaii budget is $12,000")
+    [in_list] = client.get("/v1/memory", params={"user_id": "by-id"}).json()["memories"]
+    assert in_list["id"] == memory["id"]
+
+
+def test_an_id_of_our_own_api_is_accepted_with_the_user(client: httpx.Client) -> None:
+    added = client.post("/recollect/v1/memories", json={"content": BUDGET}, headers={"X-Memory-User": "own-id"})
+    path = f"/v1/memory/{added.json()['id']}"
+    assert client.get(path, params={"user_id": "own-id"}).json()["content"] == BUDGET
+    assert client.get(path).json()["error"]["code"] == "MISSING_USER_ID"
+
+
+def test_memories_are_scoped_per_user_also_by_id(client: httpx.Client) -> None:
+    memory = store(client, BUDGET, "victim")
+    plain_id = memory["id"].partition(".")[0]
+    for id in (memory["id"], plain_id):
+        eve = {"X-Memory-User": "eve"}
+        assert client.get(f"/v1/memory/{id}", headers=eve).status_code == 404
+        assert client.delete(f"/v1/memory/{id}", headers=eve).status_code == 404
+        assert client.put(f"/v1/memory/{id}", headers=eve, json={"content": "mine"}).status_code == 404
+    assert listed(client, "victim") == [BUDGET]
+
+
+# TTL and expiration
+
+
+def test_a_memory_with_a_ttl_is_gone_after_it(client: httpx.Client) -> None:
+    memory = store(client, "The code of the gate is blue heron", "ttl", ttl=2)
+    assert memory["expires_at"].endswith("Z")
+    wait_until(lambda: client.get(f"/v1/memory/{memory['id']}").status_code == 404)
+    assert listed(client, "ttl") == []
+
+
+def test_expires_at_is_stored_shown_changed_and_removed(client: httpx.Client) -> None:
+    memory = store(client, BUDGET, "expiry", expires_at="2999-01-01T00:00:00Z")
+    path = f"/v1/memory/{memory['id']}"
+    assert client.get(path).json()["expires_at"] == "2999-01-01T00:00:00Z"
+    assert client.patch(path, json={"ttl": 3600}).json()["expires_at"] < "2999"
+    assert "expires_at" not in client.patch(path, json={"expires_at": None}).json()
+    assert listed(client, "expiry") == [BUDGET]
+
+
+def test_an_expiry_in_the_past_hides_a_memory_at_once(client: httpx.Client) -> None:
+    memory = store(client, BUDGET, "past")
+    client.patch(f"/v1/memory/{memory['id']}", json={"expires_at": "2020-01-01"})
+    assert listed(client, "past") == []
+
+
+@pytest.mark.parametrize("fields", [{"ttl": 0}, {"ttl": "1h"}, {"ttl": 1, "expires_at": "2999-01-01"}])
+def test_a_ttl_that_means_nothing_is_an_error(client: httpx.Client, fields: dict[str, Any]) -> None:
+    answer = client.post("/v1/memory", json={"content": BUDGET, "user_id": "bad-ttl", **fields})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_TTL")
+
+
+# Configuration
+
+
+def load_config(folder: Path, text: str) -> Settings:
+    (folder / "config.yaml").write_text(text)
+    return load({"home": folder, "preset": "semantic-router"}, environ={}).settings
+
+
+def test_the_config_yaml_of_the_design_is_accepted(tmp_path: Path) -> None:
+    settings = load_config(tmp_path, CONFIG)
+    assert (settings.index, settings.milvus_address, settings.milvus_collection) == (
+        "milvus", "milvus:19530", "agentic_memory"
+    )  # fmt: skip
+    assert (settings.milvus_ef_construction, settings.milvus_m, settings.milvus_ef) == (256, 16, 64)
+    assert (settings.search_limit, settings.search_min_score) == (5, 0.6)
+    assert (settings.learn, settings.learn_every) == ("auto", 10)
+    assert (settings.llm_url, settings.llm) == ("http://qwen:8000/v1", "qwen3")
+
+
+def test_each_key_of_the_config_yaml_has_an_effect(tmp_path: Path) -> None:
+    usual = load_config(tmp_path, CONFIG)
+    for before, after, changed in (
+        ('"milvus"  #', '"memory"  #', {"index": "exact", "database": "memory:"}),
+        ("milvus:19530", "other:19530", {"milvus_address": "other:19530"}),
+        ("agentic_memory", "other", {"milvus_collection": "other"}),
+        ("ef_construction: 256", "ef_construction: 128", {"milvus_ef_construction": 128}),
+        (" m: 16", " m: 32", {"milvus_m": 32}),
+        (" ef: 64", " ef: 128", {"milvus_ef": 128}),
+        ("limit: 5", "limit: 9", {"search_limit": 9}),
+        ("0.6", "0.4", {"search_min_score": 0.4}),
+        ("    enabled: true", "    enabled: false", {"learn": "off"}),
+        ("batch_size: 10", "batch_size: 4", {"learn_every": 4}),
+        ("qwen:8000", "other:8000/v1/", {"llm_url": "http://other:8000/v1"}),
+    ):
+        assert before in CONFIG
+        settings = load_config(tmp_path, CONFIG.replace(before, after))
+        assert settings == usual.model_copy(update=changed)
+
+
+def test_an_unknown_key_of_the_config_yaml_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"no setting 'memory\.milvus\.nlist'"):
+        load_config(tmp_path, CONFIG.replace("ef: 64", "nlist: 64"))
+
+
+def test_the_page_names_every_key_of_the_config_yaml() -> None:
+    page = (ROOT / "docs" / "documents" / "semantic-router.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES["semantic-router"] if f"`{name}`" not in page] == []
+
+
+# Milvus
+
+
+def rows_in_milvus(home: Path, folder: Path, user: str) -> tuple[list[str], int]:
+    """Return the collections and the number of rows of a user in a copy of the file, which the server has open."""
+    copy = shutil.copytree(home / "milvus.db", folder / "copy.db")
+
+    async def count() -> int:
+        embedder = StaticEmbedder()
+        engine = MilvusVectorStore(MilvusOptions(address=str(copy)), embedder.model)
+        rows = await engine.rows(hash_user(user))
+        await engine.close()
+        await embedder.close()
+        return len(rows)
+
+    rows = asyncio.run(count())
+    return sorted(folder.name for folder in (copy / "collections").iterdir()), rows
+
+
+def test_milvus_is_the_store_from_the_first_memory(client: httpx.Client, home: Path, tmp_path: Path) -> None:
+    store(client, BUDGET, "first")
+    wait_until(lambda: "; 0 users behind the ledger" in run_cli(home, "index", "status").stdout)
+    assert rows_in_milvus(home, tmp_path, "first") == (["agentic_memory"], 1)
+    query = {"query": "What's my budget for the trip?", "user_id": "first"}
+    [found] = client.post("/v1/memory/search", json=query).json()["results"]
+    assert found["memory"]["content"] == BUDGET
+
+
+@pytest.mark.engines
+def test_the_collection_of_a_milvus_server_has_the_parameters_as_written(tmp_path: Path) -> None:
+    from pymilvus import MilvusClient
+
+    milvus = running_milvus()
+    home = tmp_path / "home"
+    home.mkdir()
+    text = CONFIG.replace("milvus:19530", milvus.url.removeprefix("http://")).partition("  # Extraction")[0]
+    (home / "config.yaml").write_text(text.replace("agentic_memory", "agentic_memory_as_written"))
+    with (
+        RecollectServer(home, "--preset", "semantic-router") as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        store(client, BUDGET, "first")
+        wait_until(lambda: "rows of 1 user; 0 users behind" in run_cli(home, "index", "status").stdout)
+    collections = MilvusClient(milvus.url)
+    [index_name] = collections.list_indexes("agentic_memory_as_written")
+    index = collections.describe_index("agentic_memory_as_written", index_name)
+    assert (index["index_type"], int(index["M"]), int(index["efConstruction"])) == ("HNSW", 16, 256)
+    collections.drop_collection("agentic_memory_as_written")
+    collections.close()
+
+
+def test_index_status_beside_a_running_server_says_that_the_file_is_in_use(client: httpx.Client, home: Path) -> None:
+    store(client, BUDGET, "status")
+    shown = run_cli(home, "index", "status")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "Milvus Lite is open in another process, such as a server" in shown.stdout
+
+
+def test_a_search_on_the_command_line_beside_a_running_server_uses_the_ledger(
+    client: httpx.Client, home: Path
+) -> None:
+    store(client, BUDGET, "beside")
+    found = run_cli(home, "search", "What is the budget for Hawaii?", "--user", "beside")
+    assert found.returncode == 0
+    assert BUDGET in found.stdout
+    assert "Traceback" not in found.stderr

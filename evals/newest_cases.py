@@ -257,13 +257,14 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     finders, ranking = service._search_deps, service._recall_config.ranking
     least = memory.settings.search_min_score
     [vector] = await finders.embedder.embed([case.question], role="query")
-    expected = CandidateQuery(question=analyze_question(case.question), words=case.question, vector=vector, pool=50)
+    question = analyze_question(case.question)
+    query = CandidateQuery(question=question, text=case.question, vector=vector, pool_size=50)
     scope = Scope(user)
     if finders.late is not None:
         await finders.late.flush(user)
     results = await gather(
         scope,
-        expected,
+        query,
         ledger=finders.ledger,
         index=finders.index,
         calibration=await finders.calibration.get(),
@@ -272,8 +273,8 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     relevance = fuse(compute_features(results.table, results.stats), results.stats.count, ranking.fusion)
     also = await find_later_candidates(results, relevance, min_relevance=least, limit=MAX_CANDIDATES)
     closer = FetchLimit(count=READ_CANDIDATES, min_relevance=least, extra=also)
-    read, _ = await fetch_candidates(scope, results, expected, relevance, closer, ledger=finders.ledger)
-    read, _ = await replace_stale_turns(scope, read, results, expected, ledger=finders.ledger)
+    read, _ = await fetch_candidates(scope, results, query, relevance, closer, ledger=finders.ledger)
+    read, _ = await replace_stale_turns(scope, read, results, query, ledger=finders.ledger)
     ranked = rank(read, ranking.weights, now=now())
     first = filter_relevant(ranked, least)[:MAX_CANDIDATES]
     in_first = {each.row for each in first}

@@ -50,87 +50,90 @@ READ = Path(recollect.read.__file__).parent
 class OpenConversation:
     """A conversation in a ledger of its own, open for questions."""
 
-    def __init__(self, finders: SearchDeps, rows: dict[int, str]) -> None:
-        self.finders = finders
+    def __init__(self, deps: SearchDeps, rows: dict[int, str]) -> None:
+        self.deps = deps
         self.rows = rows
 
     async def ask(self, text: str) -> tuple[GatheredCandidates, np.ndarray]:
-        """The candidates of a question and their signals."""
-        finders = self.finders
-        [vector] = await finders.embedder.embed([text], role="query")
-        spoken_of = tuple(find_periods(text, at=now()))
-        expected = CandidateQuery(
-            question=analyze_question(text), words=text, vector=vector, periods=spoken_of, pool=POOL
+        """Return the candidates of a question and their features."""
+        deps = self.deps
+        [vector] = await deps.embedder.embed([text], role="query")
+        query = CandidateQuery(
+            question=analyze_question(text),
+            text=text,
+            vector=vector,
+            periods=tuple(find_periods(text, at=now())),
+            pool_size=POOL,
         )
-        ruler = await finders.calibration.get()
-        results = await gather(
-            Scope(USER), expected, ledger=finders.ledger, index=finders.index, calibration=ruler, late=finders.late
+        calibration = await deps.calibration.get()
+        gathered = await gather(
+            Scope(USER), query, ledger=deps.ledger, index=deps.index, calibration=calibration, late=deps.late
         )
-        return results, compute_features(results.table, results.stats)
+        return gathered, compute_features(gathered.table, gathered.stats)
 
     def right(self, ranked: GatheredCandidates, gold: Sequence[str]) -> np.ndarray:
-        """Which of the candidates answer."""
+        """Return which of the candidates answer."""
         return np.array([self.rows[int(row)] in gold for row in ranked.table.rows], bool)
 
 
 @asynccontextmanager
 async def open_conversation(material: Material, home: Path) -> AsyncIterator[OpenConversation]:
-    """The conversation, remembered through the public API when it is first opened."""
-    # Rows must be those of the turns alone, in their order.
+    """Open a conversation; the first time, store it through the public API."""
+    # Without learning, the rows are those of the turns, in their order.
     async with AsyncMemory(settings=Settings(home=home, learn="off")) as memory:
-        finders = (await memory.service())._search_deps
+        deps = (await memory.service())._search_deps
         if not await memory.admin.users():
             turns = [turn for turn in material.conversation.turns if turn.text.strip()]
             for session, group in groupby(turns, key=lambda turn: turn.session):
                 text = list(group)
                 await memory.remember([as_message(turn) for turn in text], user_id=USER, session_id=session)
-        if finders.late is not None:
-            await finders.late.flush(USER)
-        yield OpenConversation(finders, await _rows(material, finders))
+        if deps.late is not None:
+            await deps.late.flush(USER)
+        yield OpenConversation(deps, await _rows(material, deps))
 
 
-async def _rows(material: Material, finders: SearchDeps) -> dict[int, str]:
-    """The file's id of each row: turns get their rows in the order they are remembered."""
-    _, rows = await finders.ledger.index_rows(USER, model=finders.embedder.model, after=0)
+async def _rows(material: Material, deps: SearchDeps) -> dict[int, str]:
+    """Return the id of the turn of each row; turns get their rows in the order they are stored."""
+    _, rows = await deps.ledger.index_rows(USER, model=deps.embedder.model, after=0)
     messages = [turn.id for turn in material.conversation.turns if turn.text.strip()]
     return dict(zip(sorted(row.row for row in rows), messages, strict=True))
 
 
 async def collect(material: Material, home: Path) -> list[RankingExample]:
-    """Ask every question, and note what its candidates are like."""
-    requests = []
+    """Return an example for each question: the features of its candidates, and which of them answer."""
+    examples = []
     async with open_conversation(material, home) as open_:
         for question in material.conversation.questions:
-            results, table = await open_.ask(question.text)
+            gathered, table = await open_.ask(question.text)
             if not len(table):
                 continue
             kind = "idle" if question.category == IDLE else "answered" if question.gold else "strange"
-            requests.append(
+            examples.append(
                 RankingExample(
                     group=f"{material.source} {'small ' if material.small else ''}{kind}",
                     table=table,
-                    right=open_.right(results, question.gold),
+                    right=open_.right(gathered, question.gold),
                     answers=len(question.gold),
                     weight=WEIGHT_OF_SMALL if material.small else 1.0,
                 )
             )
-    return requests
+    return examples
 
 
-def fit(request: Sequence[RankingExample]) -> Blend:
-    """Weights that rank answers first, on a scale where one half is as much like an answer as like anything else."""
-    base, weights = fit_listwise([each for each in request if each.right.any() or not each.answers])
-    odds = [base + each.table @ weights for each in request]
-    shift, scale = platt(*balanced(request, odds))
+def fit(examples: Sequence[RankingExample]) -> Blend:
+    """Fit weights that rank answers first, scaled so that 0.5 is as typical of answers as of other candidates."""
+    base, weights = fit_listwise([each for each in examples if each.right.any() or not each.answers])
+    odds = [base + each.table @ weights for each in examples]
+    shift, scale = platt(*balanced(examples, odds))
     return Blend(shift + scale * base, (scale * weights).astype(np.float32))
 
 
-def report(folds: Sequence[int], request: Sequence[Sequence[RankingExample]]) -> None:
+def report(folds: Sequence[int], examples: Sequence[Sequence[RankingExample]]) -> None:
     """How each set is ranked by weights fitted without the conversation asked."""
     scores: dict[str, list[tuple[float, float]]] = {}
     for fold in range(FOLDS):
-        blend = fit([each for at, own in zip(folds, request, strict=True) if at != fold for each in own])
-        for each in (each for at, own in zip(folds, request, strict=True) if at == fold for each in own):
+        blend = fit([each for at, own in zip(folds, examples, strict=True) if at != fold for each in own])
+        for each in (each for at, own in zip(folds, examples, strict=True) if at == fold for each in own):
             if each.answers:
                 odds = each.table @ blend.weights
                 scores.setdefault(each.group, []).append((recall_at(each, odds), ndcg_at(each, odds)))
@@ -186,14 +189,14 @@ def _collect(material: Material) -> list[RankingExample]:
         return asyncio.run(collect(material, Path(home)))
 
 
-def without_late(request: Sequence[RankingExample]) -> list[RankingExample]:
+def without_late(examples: Sequence[RankingExample]) -> list[RankingExample]:
     """The same questions without the columns of late interaction."""
     drop = [FEATURE_NAMES.index(name) for name in FEATURE_NAMES if "late" in name]
-    return [replace(each, table=np.delete(each.table, drop, axis=1)) for each in request]
+    return [replace(each, table=np.delete(each.table, drop, axis=1)) for each in examples]
 
 
-def write_without_late(path: Path, request: Sequence[RankingExample]) -> None:
-    blend = fit(without_late(request))
+def write_without_late(path: Path, examples: Sequence[RankingExample]) -> None:
+    blend = fit(without_late(examples))
     kept = [name for name in FEATURE_NAMES if "late" not in name]
     weights = dict(zip(kept, blend.weights, strict=True))
     full = np.array([weights.get(name, 0.0) for name in FEATURE_NAMES], np.float32)
@@ -206,7 +209,7 @@ def train(sets: Sequence[str], measured: Sequence[str]) -> None:
     names = sorted({each.conversation.name for each in work})
     folds = [names.index(each.conversation.name) % FOLDS for each in work]
     collected = collect_all(work)
-    request = [each for own in collected for each in own]
+    examples = [each for own in collected for each in own]
     others = [
         each for own in collect_all([m for part in measured for m in read_set(part) if not m.small]) for each in own
     ]
@@ -214,15 +217,15 @@ def train(sets: Sequence[str], measured: Sequence[str]) -> None:
         print(title)
         report(folds, [change(own) for own in collected])
         if others:
-            report_on(fit(change(request)), change(others))
-    write(READ / "blend.toml", fit(request))
-    write_without_late(READ / "blend_without_late.toml", request)
+            report_on(fit(change(examples)), change(others))
+    write(READ / "blend.toml", fit(examples))
+    write_without_late(READ / "blend_without_late.toml", examples)
 
 
-def report_on(blend: Blend, request: Sequence[RankingExample]) -> None:
+def report_on(blend: Blend, examples: Sequence[RankingExample]) -> None:
     """Print how questions are ranked that were not trained on."""
     scores: dict[str, list[tuple[float, float]]] = {}
-    for each in request:
+    for each in examples:
         if each.answers:
             odds = each.table @ blend.weights
             scores.setdefault(each.group, []).append((recall_at(each, odds), ndcg_at(each, odds)))

@@ -257,7 +257,7 @@ def report(trainer: Trainer, odds: np.ndarray) -> None:
             counts[each.group].append((False, False))
             continue
         moves = [place for place, value in zip(places, own, strict=True) if value > MIN_ODDS]
-        order = place_newer_first(len(each.roles), [] if analyze_question(each.question).of_the_past else moves)
+        order = place_newer_first(len(each.roles), [] if analyze_question(each.question).is_about_past else moves)
         counts[each.group].append((each.roles[0] == "now", each.roles[order[0]] == "now"))
     for group, rows in sorted(counts.items()):
         before, after = np.sum(rows, axis=0)

@@ -13,7 +13,7 @@ with tempfile.TemporaryDirectory() as home, Memory(home=home) as memory:
     print(recalled.outcome, "-", recalled.reason)
     print(recalled.context.text)
     for candidate in recalled.candidates:
-        print(f"{candidate.relevance:.2f} {candidate.fate:30} {candidate.memory}")
+        print(f"{candidate.relevance:.2f} {candidate.decision:30} {candidate.memory}")
 
     # Small talk is not searched for.
     print(memory.recall("thanks a lot!", user_id="alex").outcome)

@@ -123,7 +123,7 @@ def test_an_outcome_can_be_written_as_json(memory: Memory) -> None:
     plain = memory.recall(TEA, user_id="a", trace=True).to_dict()
     assert plain["outcome"] == "used"
     assert plain["results"][0]["memory"] == "I buy my green tea at the harbour"
-    assert plain["candidates"][0]["fate"] == "kept"
+    assert plain["candidates"][0]["decision"] == "selected"
     assert {"decide", "rewrite", "embed", "gather", "fuse", "select", "format", "inject"} <= set(plain["steps_us"])
 
 
@@ -409,7 +409,7 @@ def test_time_words_can_be_let_be(tmp_path: Path) -> None:
         bought(memory)
         hits = memory.recall(MARCH, user_id="a", at=NOW, trace=True)
         assert len(hits) == 3
-        assert {each.signals["in_period"] for each in hits.candidates} == {0.0}
+        assert {each.features["in_period"] for each in hits.candidates} == {0.0}
 
 
 def blocks(recalled: RecallResult, inputs: list[dict[str, Any]]) -> list[Any]:

@@ -19,7 +19,7 @@ from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.observability.logs import describe_error, format_traceback
-from recollect.read.as_of_queries import keyed_facts_as_of, search_as_of
+from recollect.read.as_of_queries import keyed_facts_as_of
 from recollect.read.decide import decide
 from recollect.read.format import format_context
 from recollect.read.inject import InjectPlace, inject
@@ -29,7 +29,7 @@ from recollect.read.result_cache import CachedAnswer, CacheLookup, ResultCache, 
 from recollect.read.rewrite import RewriteMode, RewrittenQuery, last_question, rewrite
 from recollect.read.select import normalize_words
 from recollect.read.telemetry import StepTimer
-from recollect.search import RankingConfig, SearchDeps, SearchRequest
+from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
 from recollect.text.time_expressions import TimeWords, parse_time_filter
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ async def _recall(
     rewritten = await rewrite(request.messages, mode=config.rewrite, llm=llm, timeout_s=config.rewrite_timeout_s)
     clock.mark("rewrite")
     search_request = _search_request(request, config, rewritten, question)
-    search_task = asyncio.create_task(search_as_of(scope, search_request, _ranking_config(request, config), deps))
+    search_task = asyncio.create_task(search(scope, search_request, _ranking_config(request, config), deps))
     try:
         facts = await _pinned_facts(scope, request, config, deps)
         summary = await _summary(scope, request, config, deps)
@@ -216,8 +216,8 @@ def _search_request(
     times = parse_time_filter(time_text, at=request.at, mode=config.time_words)
     return SearchRequest(
         query=rewritten.query,
-        meaning=rewritten.hypothetical,
-        guessed=rewritten.guessed,
+        embed_text=rewritten.hypothetical,
+        inferred_terms=rewritten.inferred_terms,
         limit=request.limit,
         min_score=request.min_score,
         filter=both(request.filter, times.filter),

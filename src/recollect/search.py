@@ -1,7 +1,7 @@
-"""Search: from a question to the memories that answer it, best first, with the reasons.
+"""Search: find the memories that answer a question, best first.
 
-gather -> fuse -> fetch -> current -> rerank -> rank -> threshold -> prefer newest -> select -> explain, a file for
-each step.
+embed -> gather -> fuse -> fetch -> replace stale turns -> rerank -> rank -> prefer newest -> select -> explain.
+Each step is a file in `read/`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from recollect.aio.throttle import LoopThrottle
 from recollect.errors import RecollectError
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger
-from recollect.model.query import EVERYTHING, Filter
+from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, SearchResult, TracedCandidate
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
 from recollect.models.reranking import Reranker
+from recollect.read.as_of_queries import load_past_state, merge_results, open_snapshot
 from recollect.read.calibration import BUNDLED_CALIBRATION, EmbedderCalibration
 from recollect.read.explain import explain
 from recollect.read.features import FEATURE_NAMES, compute_features
@@ -47,24 +48,29 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-# How many rows each way of finding may offer for one hit asked for.
+# Candidates gathered by vector, and as many by words: this many for each requested hit, and a minimum.
 _POOL_FACTOR = 5
 _MIN_POOL = 40
-# How many candidates are read beyond those asked for, so that steps which leave some out have others to offer: a few
-# for repetitions, more where variety is wanted.
-_SPARE, _SPARE_FOR_VARIETY = 8, 12
-# A question is seen from its beginning and its end; what was pasted between them is not looked for.
-_MAX_CHARS = 8_000
+# Candidates fetched beyond the requested number, to make up for dropped duplicates; more if hits must be diverse.
+_SPARE, _SPARE_FOR_DIVERSITY = 8, 12
+# Longer queries are cut in the middle: the question is at the beginning or at the end of a pasted text.
+_MAX_QUERY_CHARS = 8_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """What is asked for."""
+    """The parameters of one search.
+
+    `embed_text` is embedded instead of the query, for example a hypothetical answer. `inferred_terms` are the terms
+    of the query that were taken from earlier messages. `periods` are the time expressions of the query. `for_prompt`
+    drops instructions that were not given by the user. `exclude_texts` are normalised texts of turns that must not be
+    returned. `everywhere` searches all projects if the scope names none.
+    """
 
     query: str
     limit: int
-    meaning: str = ""
-    guessed: tuple[str, ...] = ()
+    embed_text: str = ""
+    inferred_terms: tuple[str, ...] = ()
     filter: Filter = EVERYTHING
     min_score: float = 0.0
     vector: Vector | None = None
@@ -75,13 +81,12 @@ class SearchRequest:
     turns: bool = True
     for_prompt: bool = False
     exclude_texts: frozenset[str] = frozenset()
-    # Without a project, in all of them and outside.
     everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingConfig:
-    """What makes one memory better than another."""
+    """The configuration of scoring, reranking and selection."""
 
     fusion: Fusion = "learned"
     weights: RankingWeights = field(default_factory=RankingWeights)
@@ -94,7 +99,7 @@ class RankingConfig:
 
 @dataclass(frozen=True, slots=True)
 class SearchDeps:
-    """What a search asks: the ledger for words and records, the index for meaning, models for the rest."""
+    """The stores and models that a search uses."""
 
     ledger: Ledger
     index: Index
@@ -106,28 +111,34 @@ class SearchDeps:
 
 
 async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps) -> SearchResult:
-    """The memories that fit the question."""
+    """Return the memories that answer the query, best first; with `as_of`, as they were at that moment.
+
+    Memories that were changed since `as_of` are searched separately, in the state they had.
+    """
+    if request.everywhere and not scope.project:
+        scope = replace(scope, everywhere=True)
+    if request.as_of is None:
+        return await _search(scope, request, ranking, deps)
+    past = await load_past_state(scope.user, request.as_of, ledger=deps.ledger)
+    if not past.changed_ids:
+        return await _search(scope, request, ranking, deps)
+    unchanged = replace(request, filter=both(request.filter, past.unchanged_filter))
+    result = await _search(scope, unchanged, ranking, deps)
+    if not past.valid_records:
+        return result
+    ledger, index = await open_snapshot(scope.user, past.valid_records, ledger=deps.ledger, embedder=deps.embedder)
+    past_deps = replace(deps, ledger=ledger, index=index, late=None)
+    return merge_results(result, await _search(scope, request, ranking, past_deps), request.limit)
+
+
+async def _search(scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps) -> SearchResult:
     await deps.throttle.acquire()
     clock = StepTimer()
     request = _truncate_query(request)
-    if request.everywhere and not scope.project:
-        scope = replace(scope, everywhere=True)
-    question = analyze_question(request.query)
     vector, failure = await _embed(request, deps.embedder)
     clock.mark("embed")
-    query = CandidateQuery(
-        question=question,
-        words=request.query,
-        guessed=request.guessed,
-        vector=vector,
-        filter=request.filter,
-        as_of=request.as_of,
-        periods=request.periods,
-        pool=max(_MIN_POOL, request.limit * _POOL_FACTOR),
-        turns=request.turns,
-        for_prompt=request.for_prompt,
-    )
-    # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
+    query = _candidate_query(request, vector)
+    # While the embedder fails no cosine is used, and calibrating it would only wait for it a second time.
     calibration = BUNDLED_CALIBRATION if failure else await deps.calibration.get()
     late = deps.late if ranking.fusion == "learned" else None
     gathered = await gather(scope, query, ledger=deps.ledger, index=deps.index, calibration=calibration, late=late)
@@ -136,21 +147,18 @@ async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, d
     relevance = fuse(features, gathered.stats.count, ranking.fusion)
     clock.mark("fuse")
     moment = request.as_of or now()
-    is_over = any(each.end is not None and each.end <= moment for each in request.periods)
-    is_about_now = not is_over and request.as_of is None and not question.of_the_past
+    is_about_present = _is_about_present(query, moment)
     limit = _fetch_limit(request, ranking, has_reranker=deps.reranker is not None)
-    if is_about_now and deps.reranker is None:
-        later_indexes = await find_later_candidates(
-            gathered, relevance, min_relevance=request.min_score, limit=request.limit
-        )
-        limit = replace(limit, extra=later_indexes)
-    candidates, rejected = await fetch_candidates(scope, gathered, query, relevance, limit, ledger=deps.ledger)
+    if is_about_present and deps.reranker is None:
+        later = await find_later_candidates(gathered, relevance, min_relevance=request.min_score, limit=request.limit)
+        limit = replace(limit, extra=later)
+    candidates, dropped = await fetch_candidates(scope, gathered, query, relevance, limit, ledger=deps.ledger)
     if request.for_prompt:
         candidates, instructions = await separate_instructions(candidates)
-        rejected = [*rejected, *instructions]
+        dropped += instructions
     clock.mark("fetch")
     candidates, stale = await replace_stale_turns(scope, candidates, gathered, query, ledger=deps.ledger)
-    rejected = [*rejected, *stale]
+    dropped += stale
     clock.mark("current")
     reranked = await rerank(
         request.query,
@@ -161,66 +169,110 @@ async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, d
     )
     apply_rerank_scores(candidates, reranked.scores)
     clock.mark("rerank")
-    # Of a time that is asked about, what is recent is not wanted more than the rest.
+    # A question about a period is not about the most recent memories.
     weights = replace(ranking.weights, recency=0.0) if request.periods else ranking.weights
     ranked = rank(candidates, weights, now=moment)
     relevant = filter_relevant(ranked, request.min_score)
-    if is_about_now:
-        first = relevant[: min(request.limit, MAX_CANDIDATES)]
-        in_first = {each.row for each in first}
-        later = [each for each in ranked if each.pool_index in limit.extra and each.row not in in_first]
-        vectors = await _vectors(gathered, [*first, *later])
-        first = prefer_newest(
-            first, later, vectors, question, calibration=gathered.stats.calibration, min_relevance=request.min_score
-        )
-        in_first = {each.row for each in first}
-        relevant = first + [each for each in relevant if each.row not in in_first]
+    if is_about_present:
+        later_candidates = [each for each in ranked if each.pool_index in limit.extra]
+        relevant = await _prefer_newest(relevant, later_candidates, request, query, gathered)
     clock.mark("rank")
-    selection = SelectionConfig(
+    selected = await _select(relevant, request, ranking, gathered)
+    clock.mark("select")
+    hits = tuple(_make_hit(request, each, features) for each in sorted(selected, key=lambda each: -each.score))
+    clock.mark("explain")
+    traces: tuple[TracedCandidate, ...] = ()
+    if request.trace:
+        rows = {each.row for each in relevant}
+        below_threshold = [each for each in ranked if each.row not in rows]
+        traced = relevant + rank([*below_threshold, *dropped], weights, now=moment)
+        traces = trace_candidates(traced, _feature_values(features, traced))
+    notes = (f"found by words alone: {failure}" if failure else "", reranked.note)
+    return SearchResult(hits, clock.steps_us, tuple(filter(None, notes)), traces, failure)
+
+
+def _truncate_query(request: SearchRequest) -> SearchRequest:
+    if len(request.query) <= _MAX_QUERY_CHARS:
+        return request
+    half = _MAX_QUERY_CHARS // 2
+    return replace(request, query=f"{request.query[:half]} {request.query[-half:]}")
+
+
+async def _embed(request: SearchRequest, embedder: Embedder) -> tuple[Vector, RecollectError | None]:
+    """Return the vector of the query; if the embedder fails, a zero vector and the error."""
+    if request.vector is not None:
+        return request.vector, None
+    try:
+        [vector] = await embedder.embed([request.embed_text or request.query], role="query")
+    except RecollectError as error:
+        return np.zeros(embedder.model.dimensions, np.float32), error
+    return vector, None
+
+
+def _candidate_query(request: SearchRequest, vector: Vector) -> CandidateQuery:
+    return CandidateQuery(
+        question=analyze_question(request.query),
+        text=request.query,
+        inferred_terms=request.inferred_terms,
+        vector=vector,
+        filter=request.filter,
+        as_of=request.as_of,
+        periods=request.periods,
+        pool_size=max(_MIN_POOL, request.limit * _POOL_FACTOR),
+        turns=request.turns,
+        for_prompt=request.for_prompt,
+    )
+
+
+def _is_about_present(query: CandidateQuery, moment: datetime) -> bool:
+    """Return whether the newest statement is the right answer: the question names no past time."""
+    if query.as_of is not None or query.question.is_about_past:
+        return False
+    return not any(period.end is not None and period.end <= moment for period in query.periods)
+
+
+def _fetch_limit(request: SearchRequest, ranking: RankingConfig, *, has_reranker: bool) -> FetchLimit:
+    count = request.limit + (_SPARE if ranking.diversity >= 1 else _SPARE_FOR_DIVERSITY)
+    if has_reranker:
+        # Reranking changes the relevance, so the threshold applies only afterwards.
+        return FetchLimit(count=max(count, ranking.rerank_candidates), min_relevance=0.0, fetch_all=request.trace)
+    return FetchLimit(count=count, min_relevance=request.min_score, fetch_all=request.trace)
+
+
+async def _prefer_newest(
+    relevant: list[SearchCandidate],
+    later: Sequence[SearchCandidate],
+    request: SearchRequest,
+    query: CandidateQuery,
+    gathered: GatheredCandidates,
+) -> list[SearchCandidate]:
+    """Return the relevant candidates, with newer statements before the older ones among the first hits."""
+    first = relevant[: min(request.limit, MAX_CANDIDATES)]
+    first_rows = {each.row for each in first}
+    later = [each for each in later if each.row not in first_rows]
+    vectors = await _vectors(gathered, [*first, *later])
+    first = prefer_newest(
+        first, later, vectors, query.question, calibration=gathered.stats.calibration, min_relevance=request.min_score
+    )
+    first_rows = {each.row for each in first}
+    return first + [each for each in relevant if each.row not in first_rows]
+
+
+async def _select(
+    candidates: Sequence[SearchCandidate],
+    request: SearchRequest,
+    ranking: RankingConfig,
+    gathered: GatheredCandidates,
+) -> list[SearchCandidate]:
+    config = SelectionConfig(
         limit=request.limit,
         diversity=ranking.diversity,
         per_source=ranking.per_source,
         elbow=ranking.elbow,
         exclude_texts=request.exclude_texts,
     )
-    selected = select(relevant, await _vectors(gathered, relevant) if selection.is_varied else None, selection)
-    clock.mark("select")
-    hits = tuple(_make_hit(request, each, features) for each in sorted(selected, key=lambda each: -each.score))
-    clock.mark("explain")
-    traces: tuple[TracedCandidate, ...] = ()
-    if request.trace:
-        in_result = {each.row for each in relevant}
-        below_threshold = [each for each in ranked if each.row not in in_result]
-        all_candidates = relevant + rank([*below_threshold, *rejected], weights, now=moment)
-        traces = trace_candidates(all_candidates, _feature_values(features, all_candidates))
-    notes = (f"found by words alone: {failure}" if failure else "", reranked.note)
-    return SearchResult(hits, clock.steps_us, tuple(filter(None, notes)), traces, failure)
-
-
-def _truncate_query(request: SearchRequest) -> SearchRequest:
-    if len(request.query) <= _MAX_CHARS:
-        return request
-    half = _MAX_CHARS // 2
-    return replace(request, query=f"{request.query[:half]} {request.query[-half:]}")
-
-
-def _fetch_limit(request: SearchRequest, ranking: RankingConfig, *, has_reranker: bool) -> FetchLimit:
-    count = request.limit + (_SPARE if ranking.diversity >= 1 else _SPARE_FOR_VARIETY)
-    if has_reranker:
-        count = max(count, ranking.rerank_candidates)
-    # The threshold is for what a second look makes of them.
-    return FetchLimit(count=count, min_relevance=0.0 if has_reranker else request.min_score, fetch_all=request.trace)
-
-
-async def _embed(request: SearchRequest, embedder: Embedder) -> tuple[Vector, RecollectError | None]:
-    """The vector of the query; while the embedder is away or refuses, one that is like nothing, and its error."""
-    if request.vector is not None:
-        return request.vector, None
-    try:
-        [vector] = await embedder.embed([request.meaning or request.query], role="query")
-    except RecollectError as error:
-        return np.zeros(embedder.model.dimensions, np.float32), error
-    return vector, None
+    vectors = await _vectors(gathered, candidates) if config.is_diverse else None
+    return select(candidates, vectors, config)
 
 
 async def _vectors(gathered: GatheredCandidates, candidates: Sequence[SearchCandidate]) -> Floats:
@@ -228,6 +280,7 @@ async def _vectors(gathered: GatheredCandidates, candidates: Sequence[SearchCand
 
 
 def _feature_values(features: Floats, candidates: Sequence[SearchCandidate]) -> dict[int, dict[str, float]]:
+    """Return the named features of the candidates, by their index in the pool."""
     return {
         each.pool_index: dict(zip(FEATURE_NAMES, map(float, features[each.pool_index]), strict=True))
         for each in candidates

@@ -60,7 +60,7 @@ def test_json_has_the_messages_with_the_block_inserted(cli: Cli) -> None:
     assert question == {"role": "user", "content": QUESTION}
     assert report["results"][0]["memory"] == BUDGET
     assert report["candidates"] == []
-    assert cli.json("recall", QUESTION, *ANN, "--explain")["candidates"][0]["fate"] == "kept"
+    assert cli.json("recall", QUESTION, *ANN, "--explain")["candidates"][0]["decision"] == "selected"
 
 
 @pytest.mark.parametrize("piped", [True, False])
@@ -116,7 +116,7 @@ def test_at_is_the_reference_of_last_march(cli: Cli) -> None:
     request = ("Which marathon did I run last March?", *ANN, "--explain")
     for at, year in (("2024-06-01", "2024"), ("2026-06-01T00:00:00+02:00", "2026")):
         report = cli.json("search", *request, "--at", at)
-        inside = [each["memory"] for each in report["candidates"] if each["signals"]["in_period"] > 0.9]
+        inside = [each["memory"] for each in report["candidates"] if each["features"]["in_period"] > 0.9]
         assert inside == [f"Ran the marathon in {year}"]
 
 
@@ -142,36 +142,36 @@ def test_notes_are_printed_if_verbose_or_if_something_failed(cli: Cli) -> None:
     assert "searched" not in output
 
 
-def test_explain_prints_why_each_candidate_was_kept_or_dropped(cli: Cli) -> None:
+def test_explain_prints_why_each_candidate_was_selected_or_dropped(cli: Cli) -> None:
     id = cli.add(BUDGET, *ANN)
     cli.add("The dentist is on Elm Street", *ANN)
     output = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
     header, first, why, printed_id, second = output[output.index("RANK") :].splitlines()[:5]
-    assert header.split() == ["RANK", "SCORE", "RELEVANCE", "MEANING", "WORDS", "RECENCY", "FATE", "MEMORY"]
-    assert re.fullmatch(rf" +1( +\d\.\d\d){{5}} +kept +{BUDGET}", first)
+    assert header.split() == ["RANK", "SCORE", "RELEVANCE", "MEANING", "WORDS", "RECENCY", "DECISION", "MEMORY"]
+    assert re.fullmatch(rf" +1( +\d\.\d\d){{5}} +selected +{BUDGET}", first)
     assert "shares budget, hawaii, trip" in why
     assert printed_id.strip() == id
     assert re.fullmatch(r" +2( +\d\.\d\d){5} +relevance 0\.\d\d is below 0\.5 +The dentist is on Elm Street", second)
 
 
-def test_explain_prints_the_strongest_signals_of_the_first_hit(cli: Cli) -> None:
+def test_explain_prints_the_strongest_features_of_the_first_hit(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
     for command in ("search", "recall"):
-        table = cli(command, QUESTION, *ANN, "--explain").stdout.partition("SIGNAL")[2]
-        assert re.search(r"^meaning +\d\.\d\d +-?\d\.\d{3} +[+-]\d\.\d\d$", table, re.MULTILINE)
+        table = cli(command, QUESTION, *ANN, "--explain").stdout.partition("FEATURE")[2]
+        assert re.search(r"^semantic +\d\.\d\d +-?\d\.\d{3} +[+-]\d\.\d\d$", table, re.MULTILINE)
         report = cli.json(command, QUESTION, *ANN, "--explain")["candidates"][0]
-        [sums] = re.findall(r"^all signals .*", table, re.MULTILINE)
+        [sums] = re.findall(r"^all features .*", table, re.MULTILINE)
         own, question, base, total, odds = map(float, re.findall(r"[+-]\d+\.\d\d", sums))
         assert own + question + base == pytest.approx(total, abs=0.021)
         assert ", which among 1 memory counts as " in sums
         assert 1 / (1 + 2.718281828**-odds) == pytest.approx(report["relevance"], abs=0.01)
 
 
-def test_signals_are_printed_for_the_learned_fusion_only(cli: Cli) -> None:
+def test_features_are_only_printed_for_the_learned_fusion(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
     (cli.home / "config.toml").write_text('fusion = "rrf"\n')
     output = cli("search", QUESTION, *ANN, "--explain").stdout
-    assert ("RANK" in output, "SIGNAL" in output) == (True, False)
+    assert ("RANK" in output, "FEATURE" in output) == (True, False)
 
 
 def test_a_keyed_fact_that_the_search_dropped_is_marked_as_included(cli: Cli) -> None:
@@ -185,7 +185,7 @@ def test_only_the_best_dropped_candidates_are_listed(cli: Cli) -> None:
     lines = [json.dumps({"memory": f"Trip number {n} went to Hawaii", "user_id": "ann"}) for n in range(30)]
     cli("import", input="\n".join(lines))
     output = cli("search", "trip to Hawaii", *ANN, "--limit", "2", "--explain").stdout
-    table = output[output.index("RANK") : output.index("Strongest signals")]
+    table = output[output.index("RANK") : output.index("Strongest features")]
     assert len(re.findall(r"^ +\d+ +\d", table, re.MULTILINE)) == 12
     assert "18 dropped candidates not shown" in table
 

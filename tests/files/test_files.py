@@ -194,7 +194,7 @@ async def test_a_file_with_instructions_is_viewed_but_not_recalled(
     assert "always answer in French" in await files.view(ANN, NOTES)
     assert not (await memory.recall(QUESTION, user_id="ann")).hits
     traced = await memory.recall(QUESTION, user_id="ann", trace=True)
-    assert [each.fate for each in traced.candidates] == ["a model wrote this file, and it tells what to do"]
+    assert [each.decision for each in traced.candidates] == ["a file written by a model that contains an instruction"]
     # Whoever looks through memories is a person: they find it, and may vouch for it.
     [hit] = await memory.search(QUESTION, user_id="ann")
     await memory.acting_as("ann").update(hit.id, user_id="ann", trust="high")

@@ -211,7 +211,7 @@ async def test_an_invisible_turn_is_no_neighbor(ledger: Ledger) -> None:
     await ledger.apply(SESSION, [Forget(two.id)], by=BY)
     view = await index.view(SESSION, EVERYTHING)
     assert [side.tolist() for side in view.neighbors(rows[[0, 2]])] == [[-1, -1], [-1, -1]]
-    assert view.sees(rows).tolist() == [True, False, True]
+    assert view.is_visible(rows).tolist() == [True, False, True]
 
 
 async def test_a_turn_of_another_project_is_no_neighbor(ledger: Ledger) -> None:
@@ -235,7 +235,7 @@ async def test_a_view_does_not_see_a_later_turn(ledger: Ledger) -> None:
     rows = await rows_of(ledger, SESSION, one, two)
     assert earlier.neighbors(rows[:1])[1].tolist() == [-1]
     assert later.neighbors(rows[:1])[1].tolist() == [rows[1]]
-    assert earlier.sees(rows).tolist() == [True, False]
+    assert earlier.is_visible(rows).tolist() == [True, False]
 
 
 async def test_vectors_are_returned_in_the_order_of_the_rows(ledger: Ledger) -> None:
@@ -292,6 +292,6 @@ async def test_a_view_as_of_a_moment_finds_what_was_valid_then(ledger: Ledger) -
         seen = await ledger.fetch(ANN, near.rows.tolist(), filter=EVERYTHING, as_of=moment)
         assert [each.record.id for each in seen] == expected
         assert near.count == len(expected)
-        assert view.sees(near.rows).all()
+        assert view.is_visible(near.rows).all()
     bob = await index.view(Scope("bob"), EVERYTHING, as_of=NOON + timedelta(days=1))
     assert (await bob.nearest(vectors[0], limit=5)).count == 0

@@ -130,7 +130,7 @@ def test_memories_from_before_the_migration_are_recalled_after_it(tmp_path: Path
     with Memory(settings=settings, embedder=FakeEmbedder(16)) as memory:
         hits = memory.search("What does Ann drink?", user_id="a", session_id="s", min_score=0, trace=True)
         assert hits[0].memory == "I drink green tea"
-        assert hits.candidates[0].signals["speaker_asked"] == 1
+        assert hits.candidates[0].features["speaker_named"] == 1
         assert memory.recall("What does Ann drink?", user_id="a", session_id="s", min_score=0)
 
 

@@ -218,19 +218,19 @@ QUESTIONS = [
     ("asks_count", "Combien de chats ai-je ?"),
     ("asks_count", "Сколько у меня кошек?"),
     ("asks_count", "고양이가 몇 마리야"),
-    ("to_assistant", "What did you recommend?"),
-    ("to_assistant", "Was hast du empfohlen?"),
-    ("wants_advice", "Can you suggest a hotel?"),
-    ("wants_advice", "Soll ich das kaufen?"),
-    ("wants_advice", "推荐一家餐厅"),
-    ("personal", "What is my name?"),
-    ("personal", "Wie heißt mein Hund?"),
-    ("personal", "Какой мой любимый чай?"),
-    ("of_the_past", "Where did I live before?"),
-    ("of_the_past", "Wo habe ich früher gewohnt?"),
-    ("of_the_present", "What’s my address?"),
-    ("of_the_present", "How many cats do I have?"),
-    ("of_the_present", "Wo wohne ich?"),
+    ("is_to_assistant", "What did you recommend?"),
+    ("is_to_assistant", "Was hast du empfohlen?"),
+    ("asks_advice", "Can you suggest a hotel?"),
+    ("asks_advice", "Soll ich das kaufen?"),
+    ("asks_advice", "推荐一家餐厅"),
+    ("is_personal", "What is my name?"),
+    ("is_personal", "Wie heißt mein Hund?"),
+    ("is_personal", "Какой мой любимый чай?"),
+    ("is_about_past", "Where did I live before?"),
+    ("is_about_past", "Wo habe ich früher gewohnt?"),
+    ("is_about_present", "What’s my address?"),
+    ("is_about_present", "How many cats do I have?"),
+    ("is_about_present", "Wo wohne ich?"),
 ]
 
 
@@ -280,4 +280,4 @@ def test_words_about_the_conversation_are_dropped_from_a_question() -> None:
 
 @pytest.mark.parametrize("text", ["How old is my dog?", "What is my first name?", "When does my course start?"])
 def test_a_question_about_the_present_is_not_about_the_past(text: str) -> None:
-    assert not analyze_question(text).of_the_past
+    assert not analyze_question(text).is_about_past

@@ -20,10 +20,9 @@ from recollect.model.query import parse_filter
 from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
-from recollect.read.as_of_queries import search_as_of
 from recollect.read.calibration import EmbedderCalibration
 from recollect.recall import RecallConfig, RecallRequest, recall
-from recollect.search import RankingConfig, SearchDeps, SearchRequest
+from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
 from recollect.testing.fake_embedder import FakeEmbedder
 
 BY = Author("test", "")
@@ -86,7 +85,7 @@ class World:
 
     async def search(self, query: str = WHERE, **options: Any) -> SearchResult:
         expected = SearchRequest(query=query, **{"limit": 10, **options})
-        return await search_as_of(TALK, expected, RankingConfig(per_source=9), self._finders)
+        return await search(TALK, expected, RankingConfig(per_source=9), self._finders)
 
     async def search_contents(self, query: str = WHERE, **options: Any) -> list[str]:
         """The words of the hits, best first."""
@@ -130,8 +129,8 @@ async def test_a_turn_whose_fact_was_superseded_gives_way_to_the_memory_that_rep
     assert hits[0].scores["relevance"] == pytest.approx(before[0].scores["relevance"], abs=0.2)
     assert not any("Ghent" in hit.memory for hit in hits)
     assert len({hit.id for hit in hits}) == len(hits)
-    fates = {each.memory: each.fate for each in hits.candidates}
-    assert fates["we live in a flat in Ghent, a lovely town"] == "its facts were superseded"
+    decisions = {each.memory: each.decision for each in hits.candidates}
+    assert decisions["we live in a flat in Ghent, a lovely town"] == "its facts were superseded"
 
 
 async def test_the_end_of_a_chain_takes_the_place_of_the_first_turn(world: World) -> None:

@@ -128,8 +128,8 @@ async def test_a_search_ranks_by_them_and_says_so(tmp_path: Path) -> None:
         result = await store.search(
             "which beverage do I have at breakfast?", user_id="ann", trace=True, min_score=0.0
         )
-        signals = {each.memory: each.signals for each in result.candidates}
-    assert all(own["q_late"] == 1.0 for own in signals.values())
+        signals = {each.memory: each.features for each in result.candidates}
+    assert all(own["q_has_late"] == 1.0 for own in signals.values())
     assert signals[TEA]["late"] == max(own["late"] for own in signals.values())
 
 
@@ -139,4 +139,4 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
         store.remember("I drink green tea", user_id="ann", wait=True)
         result = store.search("what do I drink?", user_id="ann", trace=True)
         assert result[0].memory == "I drink green tea"
-        assert all(each.signals["q_late"] == 0.0 for each in result.candidates)
+        assert all(each.features["q_has_late"] == 0.0 for each in result.candidates)

@@ -52,7 +52,7 @@ def statement(
     """A turn of that week that the question fits."""
     detail = {"role": role} | ({"name": fields.pop("name")} if "name" in fields else {})
     text = record(content, category=Category.TURN, created_at=NOON + timedelta(weeks=week), detail=detail)
-    parts = {"coverage": 0.8, "meaning": 0.8, "dense": 0.5, "lexical": 0.4}
+    parts = {"coverage": 0.8, "semantic": 0.8, "dense": 0.5, "lexical": 0.4}
     return SearchCandidate(0, int(week), replace(text, **fields), relevance, relevance, parts)
 
 

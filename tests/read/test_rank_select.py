@@ -145,7 +145,7 @@ def test_a_steep_fall_of_relevance_ends_the_hits_where_that_is_wanted() -> None:
     candidates = [candidate(number) for number in numbers]
     stored = select(candidates, apart(5), SelectionConfig(limit=5, diversity=1, elbow=True))
     assert [each.relevance for each in stored] == [0.9, 0.8, 0.5]
-    assert [each.decision for each in candidates[3:]] == ["the scores fall steeply before it"] * 2
+    assert [each.decision for each in candidates[3:]] == ["the relevance falls steeply before it"] * 2
     assert (
         len(select([candidate(number) for number in numbers], apart(5), SelectionConfig(limit=5, diversity=1))) == 5
     )
@@ -155,7 +155,7 @@ def test_the_same_words_are_given_once() -> None:
     candidates = [candidate(0.9, "Likes  green tea"), candidate(0.8, "likes green TEA"), candidate(0.7, "likes tea")]
     stored = select(candidates, apart(3), SelectionConfig(limit=3, diversity=1))
     assert [each.relevance for each in stored] == [0.9, 0.7]
-    assert candidates[1].decision == "it says what another hit says"
+    assert candidates[1].decision == "duplicate of another hit"
 
 
 def test_at_most_two_hits_stem_from_one_turn() -> None:
@@ -166,7 +166,7 @@ def test_at_most_two_hits_stem_from_one_turn() -> None:
     candidates = [turn, *facts, other, *without]
     stored = select(candidates, apart(10), SelectionConfig(limit=10, diversity=1))
     assert stored == [turn, facts[0], other, *without]
-    assert facts[1].decision == "there are 2 hits of the same turn already"
+    assert facts[1].decision == "there are already 2 hits from the same turn"
     only = select([turn, *facts], apart(5), SelectionConfig(limit=10, diversity=1, per_source=1))
     assert only == [turn]
 

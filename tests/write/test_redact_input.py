@@ -186,7 +186,7 @@ class TestAround:
         memory.add(TEXT, user_id=ANN, embedding=astray)
         [own] = memory.search(CLEAN, user_id=ANN, min_score=0, explain=True)
         [other] = memory.search("x", user_id=ANN, min_score=0, embedding=astray, explain=True)
-        assert own.scores["meaning"] > other.scores["meaning"]
+        assert own.scores["semantic"] > other.scores["semantic"]
 
     def test_reasons_are_kept_without_secrets(self, memory: Memory) -> None:
         added = memory.acting_as("python", why=TEXT).add("Likes tea", user_id=ANN)

@@ -54,8 +54,8 @@ def print_redacted(kinds: Sequence[str]) -> None:
 
 # The best of the dropped candidates explain a missing hit.
 _MAX_DROPPED_SHOWN = 10
-_MAX_SIGNALS_SHOWN = 8
-_SELECTED = "kept"
+_MAX_FEATURES_SHOWN = 8
+_SELECTED = "selected"
 
 _TRACE_COLUMNS = (
     Column("RANK", style="dim", right=True),
@@ -64,7 +64,7 @@ _TRACE_COLUMNS = (
     Column("MEANING", right=True, optional=True),
     Column("WORDS", right=True, optional=True),
     Column("RECENCY", right=True, optional=True),
-    Column("FATE", style="yellow", flexible=True, lines=2),
+    Column("DECISION", style="yellow", flexible=True, lines=2),
     MEMORY_COLUMN,
 )
 
@@ -72,13 +72,13 @@ _TRACE_COLUMNS = (
 def print_trace(
     hits: Sequence[Hit], candidates: Sequence[TracedCandidate], steps_us: Mapping[str, float], *, learned: bool
 ) -> None:
-    """Print the candidates and the duration of each step; the strongest signals only for the learned fusion."""
+    """Print the candidates and the duration of each step; the strongest features only for the learned fusion."""
     if candidates:
         _print_candidates(hits, candidates)
         print_line()
-        best = next((each for each in candidates if each.fate == _SELECTED), None)
+        best = next((each for each in candidates if each.decision == _SELECTED), None)
         if learned and best is not None:
-            _print_signals(best)
+            _print_features(best)
             print_line()
     columns = [Column("STEP"), Column("MS", right=True)]
     print_table(columns, [(step, f"{elapsed_us / 1000:.3f}") for step, elapsed_us in steps_us.items()])
@@ -87,7 +87,7 @@ def print_trace(
 
 def _print_candidates(hits: Sequence[Hit], candidates: Sequence[TracedCandidate]) -> None:
     why = {hit.id: hit.why for hit in hits}
-    dropped = [number for number, each in enumerate(candidates) if each.fate != _SELECTED]
+    dropped = [number for number, each in enumerate(candidates) if each.decision != _SELECTED]
     hidden = set(dropped[_MAX_DROPPED_SHOWN:])
     print_table(
         _TRACE_COLUMNS,
@@ -98,9 +98,11 @@ def _print_candidates(hits: Sequence[Hit], candidates: Sequence[TracedCandidate]
 
 
 def _candidate_row(number: int, candidate: TracedCandidate, why: Mapping[str, str]) -> TableRow:
-    is_selected = candidate.fate == _SELECTED
+    is_selected = candidate.decision == _SELECTED
     # A keyed fact is put into the prompt even if the search drops it.
-    decision = f"always included; {candidate.fate}" if not is_selected and candidate.id in why else candidate.fate
+    decision = (
+        f"always included; {candidate.decision}" if not is_selected and candidate.id in why else candidate.decision
+    )
     parts = (candidate.score, candidate.relevance, *(candidate.scores.get(name, 0.0) for name in _SCORE_PARTS))
     return TableRow(
         (str(number + 1), *(f"{part:.2f}" for part in parts), decision, candidate.memory),
@@ -111,16 +113,16 @@ def _candidate_row(number: int, candidate: TracedCandidate, why: Mapping[str, st
 _SCORE_PARTS = ("dense", "lexical", "recency")
 
 
-def _print_signals(best: TracedCandidate) -> None:
-    """Print the strongest signals of the best candidate."""
+def _print_features(best: TracedCandidate) -> None:
+    """Print the strongest features of the best candidate."""
     from recollect.service.service import break_down_score
 
-    account = break_down_score(best.signals)
-    print_line("Strongest signals of the first hit, in log-odds:")
-    columns = [Column("SIGNAL"), *(Column(title, right=True) for title in ("VALUE", "WEIGHT", "ADDS"))]
+    account = break_down_score(best.features)
+    print_line("Strongest features of the first hit, in log-odds:")
+    columns = [Column("FEATURE"), *(Column(title, right=True) for title in ("VALUE", "WEIGHT", "ADDS"))]
     rows = [
         (each.feature, f"{each.value:.2f}", f"{each.weight:.3f}", f"{each.odds:+.2f}")
-        for each in account.strongest(_MAX_SIGNALS_SHOWN)
+        for each in account.strongest(_MAX_FEATURES_SHOWN)
     ]
     print_table(columns, rows)
     own_odds = sum(each.odds for each in account.own)
@@ -128,7 +130,7 @@ def _print_signals(best: TracedCandidate) -> None:
     memories = pluralize(account.memories, "memory", "memories")
     print_line(
         dim(
-            f"all signals {own_odds:+.2f}, question {account.question:+.2f}, base {account.base:+.2f}: {total:+.2f}, "
-            f"which among {memories} counts as {account.odds:+.2f}"
+            f"all features {own_odds:+.2f}, question {account.question:+.2f}, base {account.base:+.2f}: "
+            f"{total:+.2f}, which among {memories} counts as {account.odds:+.2f}"
         )
     )

@@ -78,7 +78,7 @@ class View(Protocol):
         """Return the rows before and after each row in its session; -1 where none is visible."""
         ...
 
-    def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_visible(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of the rows are visible, with a vector or without."""
         ...
 

@@ -76,7 +76,7 @@ class ShardView:
         places = places * inside
         return np.where(inside & self._mask[places], self._rows[places], -1)
 
-    def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_visible(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         at, is_present = self._look_up(rows)
         return is_present & self._mask[at] if len(self._mask) else is_present
 

@@ -142,7 +142,7 @@ class VectorStoreView(ShardView):
         """Estimate the mean and the standard deviation of the scores of all rows."""
         halves = None
         if self._sample is not None:
-            halves = self._sample.halves[self.sees(self._sample.rows)]
+            halves = self._sample.halves[self.is_visible(self._sample.rows)]
         if halves is None or len(halves) < _MIN_SAMPLED:
             halves = await self._halves(rows[:: max(1, len(rows) // _MIN_SAMPLED)])
         scores = cosines(vector, halves)

@@ -89,15 +89,15 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class TracedCandidate:
-    """A candidate in a trace: every score and signal, and why it was selected or not."""
+    """A candidate in a trace: every score and feature, and why it was selected or not."""
 
     id: str
     memory: str
     score: float
     relevance: float
-    fate: str
+    decision: str
     scores: Mapping[str, float] = field(default_factory=dict)
-    signals: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -106,9 +106,9 @@ class TracedCandidate:
             "memory": self.memory,
             "score": round(self.score, 6),
             "relevance": round(self.relevance, 6),
-            "fate": self.fate,
+            "decision": self.decision,
             "scores": {name: round(value, 6) for name, value in self.scores.items()},
-            "signals": {name: round(value, 4) for name, value in self.signals.items()},
+            "features": {name: round(value, 4) for name, value in self.features.items()},
         }
 
 

@@ -1,7 +1,7 @@
-"""What held at a moment, as it stood then: history says what was changed, forgotten or brought back since.
+"""Past states: read memories as they were at a moment, by undoing the later changes in their history.
 
-Memories that stand today as they did then are searched as ever; the others, few as a rule, are searched as they were,
-and what both give is put together. Nothing of this is done where nobody asks about the past.
+A search as of a moment searches unchanged memories in the ledger as usual, restores the changed ones into a snapshot,
+searches that too, and merges the results.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from recollect import search
-from recollect.errors import NotFound
+from recollect.errors import NotFound, RecollectError
 from recollect.index.exact import ExactIndex
 from recollect.ledger.codec import from_plain, make_page, pack_vector
 from recollect.ledger.ledger import Ledger
@@ -25,31 +24,26 @@ from recollect.model.scope import Scope
 from recollect.model.validity import EFFECTIVE_STATUSES, valid_at
 from recollect.models.embedding import Embedder
 from recollect.read import pinned_facts
-from recollect.write.embed import embed
-
-if TYPE_CHECKING:
-    from recollect.search import RankingConfig, SearchDeps, SearchRequest
-
 
 HistoryLines = Mapping[str, Sequence[HistoryEntry]]
-# What makes a memory another one to who searches; how much it matters and how sure it is are told as they are today.
+# A memory that differs in one of these counts as changed; importance and confidence are those of today.
 _COMPARED_FIELDS = ("content", "key", "value", "category", "type", "tags", "metadata", "occurred_at", "expires_at")
 _PAGE = 500
 _INDEX_BYTES = 1 << 30
-# So many texts that were changed since are embedded for a search at most; others are found by their words.
+# Changed texts embedded for one search; further ones are found by their words only.
 _MAX_EMBEDDED = 500
 
 
 @dataclass(frozen=True, slots=True)
 class PastState:
-    """Those memories of a user that do not stand as they did at a moment, and what of them held, as it was."""
+    """The memories of a user that changed since a moment, and the records of those that were valid, as they were."""
 
     changed_ids: tuple[str, ...]
     valid_records: tuple[MemoryRecord, ...]
 
     @property
     def unchanged_filter(self) -> Filter:
-        """What passes all but those."""
+        """Return a filter that excludes the changed memories."""
         parts = [
             self.changed_ids[start : start + MAX_VALUES] for start in range(0, len(self.changed_ids), MAX_VALUES)
         ]
@@ -57,12 +51,12 @@ class PastState:
 
 
 async def find_as_of(scope: Scope, listing: Listing, moment: datetime, *, ledger: Ledger) -> Page:
-    """The memories of a listing that held at a moment, as they were then, a page at a time."""
+    """Return a page of the memories that were valid at a moment, as they were."""
     if Status.ACTIVE not in listing.statuses:
-        # What held was active then.
+        # Only active memories are valid.
         return make_page([], listing.limit)
     lines = await _history_since(scope.user, moment, ledger)
-    # What passes today may not have passed then.
+    # A changed memory may pass the filter only as it was, so the filter is applied afterwards.
     page_request = replace(listing, statuses=tuple(Status), filter=And(()), limit=_PAGE) if lines else None
     page_request = page_request or replace(listing, statuses=EFFECTIVE_STATUSES, limit=max(listing.limit, _PAGE))
     records: list[MemoryRecord] = []
@@ -77,7 +71,7 @@ async def find_as_of(scope: Scope, listing: Listing, moment: datetime, *, ledger
 
 
 async def get_as_of(scope: Scope, id: str, moment: datetime, *, ledger: Ledger) -> MemoryRecord:
-    """One memory as it stood at a moment, in whatever state it was; a NotFound for one that was not there yet."""
+    """Return one memory as it was at a moment, in any status; raise `NotFound` if it did not exist yet."""
     records = await ledger.get(scope, [id])
     if not records or min(records[0].created_at, records[0].valid_from or records[0].created_at) > moment:
         raise NotFound(f"no memory {id} at that moment" if records else f"no memory {id}")
@@ -86,7 +80,7 @@ async def get_as_of(scope: Scope, id: str, moment: datetime, *, ledger: Ledger) 
 
 
 async def load_past_state(user: str, moment: datetime, *, ledger: Ledger) -> PastState:
-    """What of a user's memories stands otherwise today than it did at a moment."""
+    """Return the memories of a user that changed since a moment, and their previous state."""
     lines = await _history_since(user, moment, ledger)
     names = list(lines)
     ids: list[str] = []
@@ -103,29 +97,10 @@ async def load_past_state(user: str, moment: datetime, *, ledger: Ledger) -> Pas
     return PastState(tuple(ids), tuple(valid))
 
 
-async def search_as_of(
-    scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps
-) -> SearchResult:
-    """The memories that fit the question, as they were at the moment it is asked of, if it is of one."""
-    state = (
-        PastState((), ())
-        if request.as_of is None
-        else await load_past_state(scope.user, request.as_of, ledger=deps.ledger)
-    )
-    if not state.changed_ids:
-        return await search.search(scope, request, ranking, deps)
-    unchanged_request = replace(request, filter=both(request.filter, state.unchanged_filter))
-    result = await search.search(scope, unchanged_request, ranking, deps)
-    if not state.valid_records:
-        return result
-    past_deps = await _past_deps(scope.user, state.valid_records, deps)
-    return _merge_results(result, await search.search(scope, request, ranking, past_deps), request.limit)
-
-
 async def keyed_facts_as_of(
     scope: Scope, filter: Filter, *, ledger: Ledger, limit: int, min_importance: float, as_of: datetime | None
 ) -> list[Hit]:
-    """The keyed facts that pass the filter and matter so much, as they were at a moment, if one is named."""
+    """Return the keyed facts that pass the filter, with `as_of` as they were at that moment."""
     state = PastState((), ()) if as_of is None else await load_past_state(scope.user, as_of, ledger=ledger)
     hits = await pinned_facts.keyed_facts(
         scope,
@@ -145,7 +120,7 @@ async def keyed_facts_as_of(
 
 
 async def _history_since(user: str, moment: datetime, ledger: Ledger) -> dict[str, list[HistoryEntry]]:
-    """The lines of what was changed since a moment, by its memory, the oldest first."""
+    """Return the history entries since a moment by memory id, oldest first."""
     lines: dict[str, list[HistoryEntry]] = {}
     for line in await ledger.changes_since(user, moment):
         lines.setdefault(line.memory_id, []).append(line)
@@ -153,10 +128,10 @@ async def _history_since(user: str, moment: datetime, ledger: Ledger) -> dict[st
 
 
 def _restore_record(record: MemoryRecord, lines: HistoryLines, moment: datetime) -> MemoryRecord | None:
-    """The memory with all that was changed since taken back; None if it stands as it did, or was not there yet."""
+    """Return the memory without the later changes; None if there are none, or if it was added later."""
     since = lines.get(record.id, ())
     if not since or since[0].before is None:
-        # What came later is known as it is today, though it may tell of a time before.
+        # A memory added later is used as it is today: its validity may begin before the moment.
         return None
     fields = {name: value for line in reversed(since) for name, value in (line.before or {}).items()}
     updated_at = min(record.updated_at, moment)
@@ -164,7 +139,7 @@ def _restore_record(record: MemoryRecord, lines: HistoryLines, moment: datetime)
 
 
 def _valid_record(record: MemoryRecord, lines: HistoryLines, moment: datetime) -> MemoryRecord | None:
-    """The memory as it was, if it held; when what was active began and ended is told by what is known today."""
+    """Return the memory as it was if it was valid then; its validity period is the one known today."""
     restored = _restore_record(record, lines, moment)
     if restored is not None and restored.status is Status.ACTIVE:
         restored = replace(restored, valid_from=record.valid_from, valid_to=record.valid_to)
@@ -176,12 +151,13 @@ def _is_unchanged(one: MemoryRecord, other: MemoryRecord) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in _COMPARED_FIELDS)
 
 
-async def _past_deps(user: str, records: Sequence[MemoryRecord], deps: SearchDeps) -> SearchDeps:
-    """What searches these alone, as they are given."""
-    vectors = await _vectors(user, records, ledger=deps.ledger, embedder=deps.embedder)
-    model = deps.embedder.model
-    ledger = cast(Ledger, LedgerSnapshot(records, vectors))
-    return replace(deps, ledger=ledger, index=ExactIndex(ledger, model, budget_bytes=_INDEX_BYTES), late=None)
+async def open_snapshot(
+    user: str, records: Sequence[MemoryRecord], *, ledger: Ledger, embedder: Embedder
+) -> tuple[Ledger, ExactIndex]:
+    """Return a read-only ledger and an index of these records alone."""
+    vectors = await _vectors(user, records, ledger=ledger, embedder=embedder)
+    snapshot = cast(Ledger, LedgerSnapshot(records, vectors))
+    return snapshot, ExactIndex(snapshot, embedder.model, budget_bytes=_INDEX_BYTES)
 
 
 async def _vectors(
@@ -192,15 +168,19 @@ async def _vectors(
     same = [record.id for record in records if today.get(record.id) == record.content]
     stored = await ledger.vectors(user, same, model=embedder.model) if same else {}
     new = [record for record in records if today.get(record.id) != record.content][:_MAX_EMBEDDED]
-    embedded = await embed([record.content for record in new], embedder=embedder) if new else []
-    pairs = zip(new, embedded, strict=True)
-    return {
-        **stored,
-        **{each.id: pack_vector(vector, embedder.model) for each, vector in pairs if vector is not None},
-    }
+    if not new:
+        return stored
+    try:
+        embedded = await embedder.embed([record.content for record in new], role="passage")
+    except RecollectError:
+        # The search reports the failure of the embedder.
+        return stored
+    model = embedder.model
+    return {**stored, **{each.id: pack_vector(vector, model) for each, vector in zip(new, embedded, strict=True)}}
 
 
-def _merge_results(one: SearchResult, other: SearchResult, limit: int) -> SearchResult:
+def merge_results(one: SearchResult, other: SearchResult, limit: int) -> SearchResult:
+    """Return the best hits of two searches, with the notes and times of both."""
     hits = sorted([*one.hits, *other.hits], key=lambda hit: -hit.score)[:limit]
     names = {**one.steps_us, **other.steps_us}
     steps = {name: one.steps_us.get(name, 0.0) + other.steps_us.get(name, 0.0) for name in names}

@@ -1,7 +1,7 @@
-"""The scale of a model's cosines: where it puts texts that have nothing to do with each other, and where answers.
+"""Calibrate the cosines of an embedding model, so that one threshold fits all models.
 
-Strangers have a cosine of 0.2 with one model and of 0.6 with another. Measured once for each model, on a few
-questions and answers of everyday life, the same threshold means the same with all of them.
+Unrelated texts have a cosine of 0.2 with one model and of 0.6 with another. Each model is measured once, on twenty
+everyday questions and their answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Questions and what people said that answers them.
+# Questions and messages that answer them.
 _PAIRS = (
     ("Where does she work?", "I started at the hospital last month, mostly night shifts."),
     ("What did he cook for the party?", "We made a huge pot of chili and everybody loved it!"),
@@ -46,43 +46,43 @@ _PAIRS = (
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A model's cosines: strangers' mean and how much it varies, and the mean of questions with their answers."""
+    """Mean and deviation of the cosines of unrelated texts, and the mean cosine of questions and their answers."""
 
     mean: float
     deviation: float
     answer: float
 
     def scale_all(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Cosines on the common scale: 0 for strangers, 1 for answers."""
+        """Scale cosines so that unrelated texts are at 0 and answers at 1."""
         return (cosines - np.float32(self.mean)) / np.float32(self.answer - self.mean)
 
     def scale(self, cosine: float) -> float:
-        """Return one cosine on the common scale."""
+        """Scale one cosine."""
         return (cosine - self.mean) / (self.answer - self.mean)
 
 
-# Whoever brings ready-made vectors may have no embedder at all: not every search is to wait for it.
+# After a failure: callers that bring their own vectors may have no embedder, and must not wait for it each time.
 _RETRY_S = 30.0
 
-# As `measure` found them for the table that comes with the package.
+# The result of `calibrate` for the bundled embedder.
 BUNDLED_MODEL = "recollect-static-1"
 BUNDLED_CALIBRATION = Calibration(mean=0.108, deviation=0.102, answer=0.382)
 
 
 async def calibrate(embedder: Embedder) -> Calibration:
-    """Measure an embedder: forty short texts, embedded once."""
+    """Measure an embedder on forty short texts."""
     questions = await embedder.embed([question for question, _ in _PAIRS], role="query")
     answers = await embedder.embed([answer for _, answer in _PAIRS], role="passage")
     cosines = np.asarray(questions @ answers.T, np.float64)
     unrelated = cosines[~np.eye(len(cosines), dtype=bool)]
     mean, deviation = float(unrelated.mean()), float(unrelated.std())
     answer = float(np.diag(cosines).mean())
-    # A model that cannot tell answers from strangers still needs a scale to stand on.
+    # A model that does not separate answers from unrelated texts still needs a scale greater than 0.
     return Calibration(mean, max(deviation, 1e-3), max(answer, mean + max(deviation, 1e-3)))
 
 
 class EmbedderCalibration:
-    """The ruler of one embedder, measured when it is first asked for."""
+    """The calibration of one embedder, measured on first use."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -91,7 +91,7 @@ class EmbedderCalibration:
         self._is_measuring = False
 
     async def get(self) -> Calibration:
-        """The ruler; while the embedder is away, that of the bundled one, since nothing is measured by it then."""
+        """Return the calibration; that of the bundled embedder while measuring is under way or has failed."""
         if self._calibration is None:
             if self._is_measuring or monotonic() < self._retry_at:
                 return BUNDLED_CALIBRATION

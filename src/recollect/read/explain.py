@@ -1,4 +1,4 @@
-"""Say in a few words why a memory was found, and in numbers what its relevance is made of."""
+"""Explain a hit: a short reason in words, and the contribution of each feature to the relevance."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from recollect.read.late_interaction import describe_matches
 
 _MAX_WORDS = 6
 _MAX_REASONS = 3
-# Of a share of the best words, or of a plain yes.
+# Minimum of a feature from 0 to 1 that is worth mentioning.
 _STRONG = 0.5
-# Deviations above what is usual for the user's memories.
+# Minimum of a semantic feature, in deviations above the mean of the user's memories.
 _STRONG_DEVIATIONS = 2.5
-# What is the same for every candidate of a question.
+# Features that are the same for every candidate.
 _QUESTION_PREFIX = "q_"
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one signal adds to the log-odds that a candidate answers."""
+    """The contribution of one feature to the log-odds that a candidate answers."""
 
     feature: str
     value: float
@@ -32,13 +32,16 @@ class Contribution:
 
     @property
     def odds(self) -> float:
-        """Its part of the sum."""
+        """The log-odds that it adds."""
         return self.value * self.weight
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreBreakdown:
-    """How the learned blend came to a relevance: the sum of these, as log-odds, before later steps changed it."""
+    """The log-odds of a relevance by the learned blend, before later steps changed it.
+
+    `question` is the sum of the features of the question, `own` are those of the candidate.
+    """
 
     base: float
     question: float
@@ -48,19 +51,19 @@ class ScoreBreakdown:
 
     @property
     def odds(self) -> float:
-        """The sum, as it stands among so many memories."""
+        """The sum, adjusted for the number of memories."""
         total = self.base + self.question + sum(each.odds for each in self.own)
         return float(adjust_for_count(np.array([total], np.float32), self.memories, np.array([self.evidence]))[0])
 
     def strongest(self, limit: int) -> list[Contribution]:
-        """The signals of its own that did most, for it or against it."""
+        """Return the candidate's features with the largest contributions, positive or negative."""
         significant = [each for each in self.own if abs(each.odds) >= 0.005]
         return sorted(significant, key=lambda each: -abs(each.odds))[:limit]
 
 
 def break_down_score(features: Mapping[str, float]) -> ScoreBreakdown:
-    """What each signal of a traced candidate did; those of the question alone are one sum."""
-    blend = learned_blend(has_late=bool(features.get("q_late")))
+    """Return the contribution of each feature of a traced candidate."""
+    blend = learned_blend(has_late=bool(features.get("q_has_late")))
     contributions = [
         Contribution(name, features.get(name, 0.0), float(weight))
         for name, weight in zip(FEATURE_NAMES, blend.weights, strict=True)
@@ -69,13 +72,15 @@ def break_down_score(features: Mapping[str, float]) -> ScoreBreakdown:
         base=blend.base,
         question=sum(each.odds for each in contributions if each.feature.startswith(_QUESTION_PREFIX)),
         own=tuple(each for each in contributions if not each.feature.startswith(_QUESTION_PREFIX)),
-        memories=round(FEW_MEMORIES / features["q_few"] - FEW_MEMORIES) if features.get("q_few") else 0,
+        memories=round(FEW_MEMORIES / features["q_few_memories"] - FEW_MEMORIES)
+        if features.get("q_few_memories")
+        else 0,
         evidence=bool(has_evidence(np.array([[each.value for each in contributions]], np.float32))[0]),
     )
 
 
 def explain(query: str, content: str, *, scores: Mapping[str, float], features: Mapping[str, float]) -> str:
-    """One line: the words it shares with the query, how near it is in meaning, and what else speaks for it."""
+    """Return one line: the terms shared with the query, the similarity, and up to three other reasons."""
     content_terms = set(terms_of(content))
     shared = [term for term in query_terms(query) if term in content_terms]
     dense = scores.get("dense", 0.0)
@@ -84,10 +89,10 @@ def explain(query: str, content: str, *, scores: Mapping[str, float], features: 
         parts.append(f"shares {', '.join(shared[:_MAX_WORDS])} (words {scores.get('lexical', 0.0):.2f})")
     if dense > 0:
         parts.append(f"{_describe_similarity(dense)} in meaning ({dense:.2f})")
-    if features.get("q_late"):
+    if features.get("q_has_late"):
         parts += describe_matches(query, content)
     parts += list(_reasons(scores, features))[:_MAX_REASONS]
-    return "; ".join(parts) or "no closer than anything else"
+    return "; ".join(parts) or "no more similar than other memories"
 
 
 def _describe_similarity(cosine: float) -> str:
@@ -95,39 +100,39 @@ def _describe_similarity(cosine: float) -> str:
 
 
 def _reasons(scores: Mapping[str, float], features: Mapping[str, float]) -> Iterator[str]:
-    """What speaks for it beside its own words, the most telling first."""
+    """Yield the reasons beyond its own words, the most important first."""
     if scores.get("newest"):
-        yield "newer than what it replaces"
+        yield "newer than the statement it replaces"
     if "rerank" in scores:
-        yield f"{scores['rerank']:.2f} at a second look"
-    if features.get("speaker_asked", 0.0) >= _STRONG:
-        yield "said by the one asked about"
+        yield f"{scores['rerank']:.2f} by the reranker"
+    if features.get("speaker_named", 0.0) >= _STRONG:
+        yield "said by the person in the question"
     if features.get("in_period", 0.0) >= _STRONG:
-        yield "from the time asked about"
-    if _neighbor_matches("answers", features):
+        yield "from the time in the question"
+    if _neighbor_matches("reply", features):
         yield "it answers a question that matches"
-    elif _neighbor_matches("before", features):
-        yield "the turn before it matches"
-    if _neighbor_matches("after", features):
-        yield "the turn after it matches"
+    elif _neighbor_matches("previous", features):
+        yield "the previous turn matches"
+    if _neighbor_matches("next", features):
+        yield "the next turn matches"
     for feature, description in _DESCRIPTIONS.items():
         if features.get(feature, 0.0) >= _STRONG:
             yield description
 
 
 _DESCRIPTIONS = {
-    "time_asked": "it tells when, as asked",
-    "preference_wanted": "a preference, where advice is wanted",
-    "standing_near": "a standing wish near in meaning",
-    "standing_said": "a standing wish in the same words",
-    "standing_wanted": "a standing wish, where advice is wanted",
-    "assistant_asked": "said by the assistant, who is asked",
+    "has_time_x_asks_when": "it states a time, and the question asks when",
+    "preference_x_asks_advice": "a preference, and the question asks for advice",
+    "instruction_x_semantic": "an instruction with similar meaning",
+    "instruction_x_coverage": "an instruction with the same words",
+    "instruction_x_asks_advice": "an instruction, and the question asks for advice",
+    "by_assistant_x_to_assistant": "said by the assistant, whom the question addresses",
 }
 
 
 def _neighbor_matches(neighbor: str, features: Mapping[str, float]) -> bool:
-    """Whether the turn beside it fits the question, by its words or by its meaning."""
+    """Return whether a neighbouring turn matches the question by words or by meaning."""
     return (
-        features.get(f"{neighbor}_words", 0.0) >= _STRONG
-        or features.get(f"{neighbor}_meaning", 0.0) >= _STRONG_DEVIATIONS
+        features.get(f"{neighbor}_lexical", 0.0) >= _STRONG
+        or features.get(f"{neighbor}_semantic", 0.0) >= _STRONG_DEVIATIONS
     )

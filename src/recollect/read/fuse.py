@@ -1,4 +1,4 @@
-"""Fuse what speaks for each candidate into one relevance from 0 to 1."""
+"""Fuse the features of each candidate into one relevance from 0 to 1."""
 
 from __future__ import annotations
 
@@ -22,58 +22,58 @@ if TYPE_CHECKING:
 
 Fusion: TypeAlias = Literal["learned", "rrf", "weights"]
 
-# Reciprocal ranks: how little the first places stand out.
+# Reciprocal rank fusion: a larger offset makes the first ranks stand out less.
 _RANK_OFFSET = 20
-# Plain weights: of words, and of meaning, where four deviations above the mean is as near as it gets.
-_WORDS_WEIGHT = 0.6
-_NEAREST_DEVIATIONS = 4.0
-# What happened at the time that is asked about, in log-odds; the learned blend has its own weight for it.
-_IN_PERIOD = 1.5
-# How near a wish that is beside the question may come to the best answer.
+# Fixed weights: the share of the lexical score, and the semantic deviations above the mean that count as 1.
+_LEXICAL_WEIGHT = 0.6
+_MAX_DEVIATIONS = 4.0
+# Log-odds added to memories of the period asked about; the learned blend has its own weight.
+_IN_PERIOD_ODDS = 1.5
+# Upper limit of an unrelated instruction's relevance, as a share of the best other candidate's.
 _UNRELATED_SHARE = np.float32(0.98)
-# About as many memories as the weights were learned on.
+# About as many memories as a user of the training data has.
 _TRAINING_MEMORIES = 200.0
-# What speaks against a memory counts for this much of itself even where it is the only one: 5 of 25.
-_CERTAIN_MEMORIES = 5.0
-# On the scale where strangers are 0 and answers 1.
-_MIN_MEANING = 0.3
-# Unrelated memories match a question's pieces by 0.45 on average, answers by 0.67.
+# With a single memory, negative log-odds are scaled by about 5 / 25.
+_MIN_CERTAINTY = 5.0
+# Scaled by `Calibration`: unrelated texts are at 0, answers at 1.
+_MIN_SEMANTIC = 0.3
+# Unrelated memories have a late-interaction score of 0.45 on average, answers of 0.67.
 _MIN_LATE = 0.5
-# Beyond this a chance is 0 or 1 to the last digit, and its exponential soon more than can be held.
+# Log-odds are clipped here, so that the exponential does not overflow.
 _MAX_ODDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """A logistic blend: where the odds start, and what each signal adds to them."""
+    """A logistic model: the log-odds without any feature, and the weight of each feature."""
 
     base: float
     weights: Floats
 
     def relevance(self, table: Floats, count: int) -> Floats:
-        """How likely each candidate of so many memories answers the question, were an answer as likely as none."""
+        """Return the probability that each candidate answers, for a user with `count` memories."""
         odds = adjust_for_count(self.base + table @ self.weights, count, has_evidence(table))
         odds = np.clip(odds, -_MAX_ODDS, _MAX_ODDS)
         return np.asarray(1 / (1 + np.exp(-odds)), np.float32)
 
 
 def adjust_for_count(odds: Floats, count: int, evidence: NDArray[np.bool_]) -> Floats:
-    """Log-odds as they stand among so many memories.
+    """Adjust log-odds for a user with `count` memories.
 
-    Among few, any one is likelier to be what is meant, and little speaks against it for certain: neither which words
-    nobody says nor what is near by comparison. Both wear off as the memories grow. What nothing speaks for stays out.
+    With few memories each one is more likely to be the answer, and comparisons with the others (missing words,
+    relative scores) are less reliable: log-odds of candidates with evidence are raised, and negative ones damped.
     """
-    likelier = np.float32(0.5 * math.log1p(_TRAINING_MEMORIES / max(count, 1)))
-    odds = np.where(evidence, odds + likelier, odds)
-    damping = np.float32((count + _CERTAIN_MEMORIES) / (count + _CERTAIN_MEMORIES + FEW_MEMORIES))
+    bonus = np.float32(0.5 * math.log1p(_TRAINING_MEMORIES / max(count, 1)))
+    odds = np.where(evidence, odds + bonus, odds)
+    damping = np.float32((count + _MIN_CERTAINTY) / (count + _MIN_CERTAINTY + FEW_MEMORIES))
     return np.where((odds < 0) & evidence, odds * damping, odds)
 
 
 def has_evidence(table: Floats) -> NDArray[np.bool_]:
-    """Whether a candidate shares a word with the question, or is nearer to it than unrelated memories are."""
+    """Return which candidates share a term with the question or are more similar to it than unrelated texts."""
     evidence: NDArray[np.bool_] = (
         (feature_column(table, "coverage") > 0)
-        | (feature_column(table, "meaning") > _MIN_MEANING)
+        | (feature_column(table, "semantic") > _MIN_SEMANTIC)
         | (feature_column(table, "late") > _MIN_LATE)
     )
     return evidence
@@ -88,38 +88,37 @@ def learned_blend(*, has_late: bool) -> Blend:
 
 
 def parse_blend(text: str, features: Sequence[str]) -> Blend:
-    """A blend from its file; a signal that is not named weighs nothing."""
+    """Parse a weight file; a feature without a weight has weight 0."""
     data = tomllib.loads(text)
     unknown = data["weights"].keys() - set(features)
     if unknown:
-        raise ValueError(f"there are no signals {', '.join(sorted(unknown))} to weigh")
+        raise ValueError(f"unknown features in the weight file: {', '.join(sorted(unknown))}")
     return Blend(float(data["base"]), np.array([data["weights"].get(name, 0.0) for name in features], np.float32))
 
 
 def fuse(table: Floats, count: int, fusion: Fusion = "learned") -> Floats:
-    """One relevance for each candidate, from its signals; `count` is how many memories there are to find."""
+    """Return the relevance of each candidate, from its features and the user's number of memories."""
     match fusion:
         case "learned":
-            has_late = bool(len(table)) and bool(feature_column(table, "q_late")[0])
+            has_late = bool(len(table)) and bool(feature_column(table, "q_has_late")[0])
             return _demote_unrelated(learned_blend(has_late=has_late).relevance(table, count), table)
         case "rrf":
             return _boost_in_period(
-                _reciprocal_ranks(feature_column(table, "meaning"), feature_column(table, "words")), table
+                _reciprocal_ranks(feature_column(table, "semantic"), feature_column(table, "lexical")), table
             )
         case "weights":
-            near = np.clip(feature_column(table, "meaning_here") / _NEAREST_DEVIATIONS, 0, 1)
-            return _boost_in_period(
-                _WORDS_WEIGHT * feature_column(table, "words_here") + (1 - _WORDS_WEIGHT) * near, table
-            )
+            semantic = np.clip(feature_column(table, "semantic_relative") / _MAX_DEVIATIONS, 0, 1)
+            lexical = feature_column(table, "lexical_relative")
+            return _boost_in_period(_LEXICAL_WEIGHT * lexical + (1 - _LEXICAL_WEIGHT) * semantic, table)
     assert_never(fusion)
 
 
 def _demote_unrelated(relevance: Floats, table: Floats) -> Floats:
-    """Standing wishes that share no word with the question come after whatever fits it best.
+    """Rank instructions that share no word with the question after the best other candidate.
 
-    They are worth knowing whatever is asked, and so the blend likes them; but they are not what was asked for.
+    The blend gives all instructions a high relevance, because they matter for many answers.
     """
-    unrelated = (feature_column(table, "standing") > 0) & (feature_column(table, "coverage") == 0)
+    unrelated = (feature_column(table, "instruction") > 0) & (feature_column(table, "coverage") == 0)
     if unrelated.any() and not unrelated.all():
         relevance = np.where(
             unrelated, np.minimum(relevance, relevance[~unrelated].max() * _UNRELATED_SHARE), relevance
@@ -128,18 +127,18 @@ def _demote_unrelated(relevance: Floats, table: Floats) -> Floats:
 
 
 def _boost_in_period(relevance: Floats, table: Floats) -> Floats:
-    """More likely by as much as its time fits the one that is asked about; as it was where none is."""
-    odds = np.exp(_IN_PERIOD * feature_column(table, "in_period"))
+    """Raise the relevance of candidates in the period asked about."""
+    odds = np.exp(_IN_PERIOD_ODDS * feature_column(table, "in_period"))
     return np.asarray(relevance * odds / (1 - relevance + relevance * odds), np.float32)
 
 
 def feature_column(table: Floats, name: str) -> Floats:
-    """One signal of all candidates."""
+    """Return one feature of all candidates."""
     return np.asarray(table[:, FEATURE_NAMES.index(name)])
 
 
 def _reciprocal_ranks(*features: Floats) -> Floats:
-    """The mean of each signal's reciprocal rank, 1 for what is first in all; what a signal is 0 for gets nothing."""
+    """Return the mean reciprocal rank over the features, 1 for the first in all; a feature of 0 adds nothing."""
     total = np.zeros(len(features[0]), np.float32)
     for values in features:
         ranks = np.empty(len(values), np.float32)
@@ -148,7 +147,7 @@ def _reciprocal_ranks(*features: Floats) -> Floats:
     return np.asarray(total / len(features), np.float32)
 
 
-def logit(chance: float) -> float:
-    """The log-odds of a chance, within what a number can hold."""
-    chance = min(max(chance, 1e-6), 1 - 1e-6)
-    return math.log(chance / (1 - chance))
+def logit(probability: float) -> float:
+    """Return the log-odds of a probability, clipped so that 0 and 1 are finite."""
+    probability = min(max(probability, 1e-6), 1 - 1e-6)
+    return math.log(probability / (1 - probability))

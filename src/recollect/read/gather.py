@@ -1,4 +1,4 @@
-"""Gather candidates side by side: by meaning from the index, by words from the ledger, and the turns beside them."""
+"""Gather candidates by vector (index) and by words (ledger), with neighbouring turns, and fetch the best of them."""
 
 from __future__ import annotations
 
@@ -36,34 +36,38 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-# As many rows like any other are assumed beside the user's own: three memories say little about what is near.
-_ASSUMED_ROWS = 20
+# Unrelated rows that are added to the statistics of the cosines: those of a few memories would be unreliable.
+_PRIOR_ROWS = 20
 ASSISTANT_INSTRUCTION = int(Trait.ASSISTANT | Trait.INSTRUCTION)
-# In deviations above the mean, for a memory that has all of the question's words.
-_NEAR_BY_WORDS = np.float32(3)
+# Estimated cosine of a memory that has all words of the question, in deviations above the mean.
+_DEVIATIONS_BY_COVERAGE = np.float32(3)
 # A linear fit of the late-interaction score, for candidates that have no token vectors yet.
-_LATE_USUAL, _LATE_BY_MEANING, _LATE_BY_COVERAGE = 0.40, 0.10, 0.25
+_LATE_BASE, _LATE_BY_SEMANTIC, _LATE_BY_COVERAGE = 0.40, 0.10, 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateQuery:
-    """What is looked for, and where; of its words, some may only be `guessed` to be what is spoken of."""
+    """The question in the forms that the stores search by, and the conditions on candidates.
+
+    `text` is the query with `inferred_terms`, which the rewrite took from earlier messages. `pool_size` limits the
+    candidates by vector, and those by words.
+    """
 
     question: QuestionAnalysis
-    words: str
+    text: str
     vector: Vector
-    guessed: tuple[str, ...] = ()
+    inferred_terms: tuple[str, ...] = ()
     filter: Filter = EVERYTHING
     as_of: datetime | None = None
     periods: tuple[Period, ...] = ()
-    pool: int = 64
+    pool_size: int = 64
     turns: bool = True
     for_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredCandidates:
-    """The candidates, what is known of the question, and the view they were found in."""
+    """The candidates, the statistics of the question, and the view of the index they come from."""
 
     table: CandidateTable
     stats: QueryStats
@@ -79,17 +83,17 @@ async def gather(
     calibration: Calibration,
     late: LateInteraction | None = None,
 ) -> GatheredCandidates:
-    """The best rows of each kind and the turns beside them; every row gets all scores, however it was found."""
+    """Return the best rows by vector and by words and their neighbouring turns, each with all scores."""
     view = await index.view(scope, query.filter, as_of=query.as_of, turns=query.turns)
     speakers = view.speakers_called(bare_words(query.question.text))
     named = find_mentioned(query.question.text, speakers)
-    # Who said it is known of every turn: their names in the text would only blur the rest.
-    words = drop_conversation_words(without_names(query.words, named) if named else query.words)
+    # Turns are matched with the named speakers by a feature; as search terms the names would be noise.
+    words = drop_conversation_words(without_names(query.text, named) if named else query.text)
     lexical, nearest = await _search_words_and_vectors(scope, words, query, ledger=ledger, view=view)
-    if narrowed := _drop_unknown_guesses(words, query, lexical.missing):
+    if narrowed := _drop_unknown_terms(words, query, lexical.missing):
         words, lexical = narrowed, await ledger.lexical(scope, narrowed)
-    # Words are looked up for all that the user has: what may not be found must not crowd out what may.
-    is_visible = view.sees(lexical.rows)
+    # The lexical search covers all memories of the user: drop those outside the view before the best are chosen.
+    is_visible = view.is_visible(lexical.rows)
     lexical = LexicalMatches(
         lexical.rows[is_visible],
         lexical.scores[is_visible],
@@ -98,45 +102,46 @@ async def gather(
         lexical.missing_share,
     )
     stats = _query_stats(query, words, view, {name: speakers[name] for name in named}, nearest, lexical, calibration)
-    rows = _candidate_rows(view, nearest, lexical, query.pool)
+    rows = _candidate_rows(view, nearest, lexical, query.pool_size)
     if query.for_prompt:
-        # What an assistant once said someone must always do was not said by the user: no prompt is told it again.
+        # Instructions that an assistant wrote are not the user's: keep them out of prompts.
         rows = rows[(view.traits(rows).flags & ASSISTANT_INSTRUCTION) != ASSISTANT_INSTRUCTION]
     table = await _candidate_table(view, query.vector, rows, lexical, stats)
     if late is not None:
-        matches = await late.best_matches(scope.user, query.words, rows)
+        matches = await late.best_matches(scope.user, query.text, rows)
         table = replace(table, late=_late_scores(matches, table, calibration))
     return GatheredCandidates(table, stats, view)
 
 
 def _late_scores(matches: Floats, table: CandidateTable, calibration: Calibration) -> Floats:
-    """The mean match of each candidate; where no token vectors are stored, as is usual for its meaning and words."""
+    """Return the mean match of each candidate; an estimate where no token vectors are stored."""
     scores = matches.mean(axis=1)
-    usual = _LATE_USUAL + _LATE_BY_MEANING * calibration.scale_all(table.dense) + _LATE_BY_COVERAGE * table.coverage
-    return np.where(np.isnan(scores), usual, scores).astype(np.float32)
+    semantic = calibration.scale_all(table.dense)
+    estimate = _LATE_BASE + _LATE_BY_SEMANTIC * semantic + _LATE_BY_COVERAGE * table.coverage
+    return np.where(np.isnan(scores), estimate, scores).astype(np.float32)
 
 
 async def _search_words_and_vectors(
     scope: Scope, words: str, query: CandidateQuery, *, ledger: Ledger, view: View
 ) -> tuple[LexicalMatches, Nearest]:
     if view.is_quick:
-        # Two tasks would take longer than what they do.
-        return await ledger.lexical(scope, words), await view.nearest(query.vector, limit=query.pool)
-    # Words first: where they are looked up in another thread, the vectors are compared meanwhile.
-    return await asyncio.gather(ledger.lexical(scope, words), view.nearest(query.vector, limit=query.pool))
+        # Creating two tasks would take longer than the searches.
+        return await ledger.lexical(scope, words), await view.nearest(query.vector, limit=query.pool_size)
+    # Words first: the ledger may search them in another thread while the vectors are compared in this one.
+    return await asyncio.gather(ledger.lexical(scope, words), view.nearest(query.vector, limit=query.pool_size))
 
 
-def _drop_unknown_guesses(words: str, query: CandidateQuery, missing: frozenset[str]) -> str:
-    """What is left of words of which some were guessed, if the best guess is a name that is known; else nothing.
+def _drop_unknown_terms(words: str, query: CandidateQuery, missing: frozenset[str]) -> str:
+    """Return the words without inferred terms that no memory has and without stop words; empty for no change.
 
-    A question with words that no memory has is one they hardly answer. But where it is plain what is spoken of, other
-    guesses that no memory has speak against none, nor do the small words of a question that needed guessing.
+    Missing terms lower the relevance of all candidates. If the best inferred term is a name that memories have, the
+    topic is clear, and other inferred terms that are missing must not count against the candidates.
     """
-    if not query.guessed:
+    if not query.inferred_terms:
         return ""
     stop_words = stop_words_for(split_words(words))
-    unknown = {word for word in query.guessed if missing.issuperset(terms_of(word))}
-    best = next(iter(query.guessed), "")
+    unknown = {word for word in query.inferred_terms if missing.issuperset(terms_of(word))}
+    best = next(iter(query.inferred_terms), "")
     if not best[:1].isupper() or stop_words.nouns_are_capital or best in unknown:
         return ""
     return " ".join(word for word in split_words(words) if word not in unknown and word not in stop_words)
@@ -159,13 +164,13 @@ async def _candidate_table(
     before, after = view.neighbors(rows)
     at, is_present = _find_rows(lexical.rows, rows)
     coverage = _values_at(lexical.coverage, at, is_present)
-    # How near a memory without a vector is nobody knows, nor any of them while the embedder is away. Taken for far it
-    # would never be found: it is taken for as near as those are that share as many words.
-    guessed = np.float32(stats.mean) + _NEAR_BY_WORDS * np.float32(stats.spread) * coverage
+    # Without a vector of the memory or of the question the cosine is estimated from the shared words: with 0 the
+    # memory would never be found.
+    estimate = np.float32(stats.mean) + _DEVIATIONS_BY_COVERAGE * np.float32(stats.spread) * coverage
     has_dense = traits.embedded & bool(vector.any())
     return CandidateTable(
         rows=rows,
-        dense=np.where(has_dense, await view.similarity(vector, rows), guessed),
+        dense=np.where(has_dense, await view.similarity(vector, rows), estimate),
         has_dense=has_dense,
         lexical=_values_at(lexical.scores, at, is_present),
         coverage=coverage,
@@ -176,7 +181,7 @@ async def _candidate_table(
 
 
 def _find_rows(rows: Rows, targets: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Where each wanted row stands among `rows`, which rise, and whether it is there at all."""
+    """Return the index of each target in the sorted `rows`, and whether it is there."""
     if not len(rows):
         return np.zeros(len(targets), np.int64), np.zeros(len(targets), np.bool_)
     at = np.minimum(np.searchsorted(rows, targets), len(rows) - 1)
@@ -201,11 +206,11 @@ def _query_stats(
     lexical: LexicalMatches,
     calibration: Calibration,
 ) -> QueryStats:
-    count = nearest.count + _ASSUMED_ROWS
-    mean = (nearest.mean * nearest.count + calibration.mean * _ASSUMED_ROWS) / count
+    count = nearest.count + _PRIOR_ROWS
+    mean = (nearest.mean * nearest.count + calibration.mean * _PRIOR_ROWS) / count
     variance = (
         nearest.count * (nearest.deviation**2 + (nearest.mean - mean) ** 2)
-        + _ASSUMED_ROWS * (calibration.deviation**2 + (calibration.mean - mean) ** 2)
+        + _PRIOR_ROWS * (calibration.deviation**2 + (calibration.mean - mean) ** 2)
     ) / count
     return QueryStats(
         question=query.question,
@@ -222,22 +227,22 @@ def _query_stats(
 
 
 def _question_names(query: CandidateQuery) -> list[str]:
-    """The names in the question; those of months and days are none."""
+    """Return the names in the question, without months and weekdays."""
     times = " ".join(period.phrase for period in query.periods).casefold()
     return [name for name in query.question.names if name.casefold() not in times]
 
 
 def _is_unknown(name: str, lexical: LexicalMatches, named: Collection[str]) -> bool:
-    """Whether nobody ever spoke of this name."""
+    """Return whether no memory contains this name and no speaker has it."""
     terms = terms_of(name)
     return bool(terms) and lexical.missing.issuperset(terms) and not find_mentioned(name, named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimit:
-    """How many candidates get a closer look, how relevant they are at least, and whether the others are told too.
+    """The maximum number and minimum relevance of the candidates to fetch.
 
-    Those at the places `also` get one however relevant they are.
+    `extra` are pool indexes that are fetched in any case. `fetch_all` fetches the others too, for a trace.
     """
 
     count: int
@@ -255,12 +260,12 @@ async def fetch_candidates(
     *,
     ledger: Ledger,
 ) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
-    """The candidates that get a closer look, best first; and, if asked for, those that do not."""
+    """Return the candidates within the limit, best first, and those that were fetched but dropped."""
     fetched = await _fetch_records(scope, gathered, query, relevance, limit, ledger=ledger)
     extra = [each for each in fetched if each.pool_index in limit.extra]
     relevant = filter_relevant([each for each in fetched if each.pool_index not in limit.extra], limit.min_relevance)
-    for late in relevant[limit.count :]:
-        late.decision = f"it is not among the {limit.count} most relevant"
+    for each in relevant[limit.count :]:
+        each.decision = f"it is not among the {limit.count} most relevant"
     return relevant[: limit.count] + extra, [each for each in fetched if each.decision]
 
 
@@ -294,12 +299,12 @@ async def _fetch_records(
 
 
 def score_parts(gathered: GatheredCandidates, at: int) -> dict[str, float]:
-    """The scores of a candidate that are shown, and that later steps look at."""
-    pool, dense = gathered.table, float(gathered.table.dense[at])
+    """Return the scores of a candidate that hits report and later steps use."""
+    table, dense = gathered.table, float(gathered.table.dense[at])
     return {
-        "dense": dense if pool.has_dense[at] else 0.0,
-        "lexical": float(pool.lexical[at]),
-        "coverage": float(pool.coverage[at]),
-        "meaning": gathered.stats.calibration.scale(dense),
-        **({} if pool.late is None else {"late": float(pool.late[at])}),
+        "dense": dense if table.has_dense[at] else 0.0,
+        "lexical": float(table.lexical[at]),
+        "coverage": float(table.coverage[at]),
+        "semantic": gathered.stats.calibration.scale(dense),
+        **({} if table.late is None else {"late": float(table.late[at])}),
     }

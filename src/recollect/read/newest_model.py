@@ -186,8 +186,8 @@ def compare_pairs(
     own = _own_features(candidates, statements, question, question_terms, ages, result_count)
     question_features = (
         question.asks_when or question.asks_count,
-        question.of_the_present,
-        question.personal,
+        question.is_about_present,
+        question.is_personal,
         result_count,
         len(question_terms),
     )
@@ -246,7 +246,7 @@ def _own_features(
         each = candidates[at]
         parts, record = each.parts, each.record
         rows[at] = (
-            logit(each.relevance), parts["coverage"], parts["meaning"], statement.length, statement.asks,
+            logit(each.relevance), parts["coverage"], parts["semantic"], statement.length, statement.asks,
             record.category is Category.TURN, record.detail.get("role") == "assistant", at,
             len(question_terms_in[at]) * share, rare in statement.terms, len(names & statement.terms),
             len(statement.numbers), result_count - bisect_right(by_age, ages[at]),

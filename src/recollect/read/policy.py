@@ -1,7 +1,7 @@
-"""What a model wrote into its files and reads back itself may instruct it; no other prompt is told it as a memory.
+"""Policies on what may enter a prompt: no instructions from files that a model wrote, no withheld tags.
 
-A file is shown to its model as it is. Where a search finds one for a prompt, a single command in it keeps all of it
-out, until a person has given the memory high trust.
+A model may read back its own files unchanged. In the results of a search for a prompt, a file that contains an
+instruction is dropped until a person has given the memory high trust.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from recollect.model.result import Hit
 from recollect.read.rank import SearchCandidate
 from recollect.text.instructions import find_instruction
 
-# As much as is looked at in one go; what a cut would part is seen whole in the next piece.
+# Long texts are scanned in chunks; an instruction cut at the end of one is complete in the next.
 _CHUNK_CHARS, _OVERLAP_CHARS = 16_000, 400
 
 
 async def separate_instructions(
     candidates: list[SearchCandidate],
 ) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
-    """The candidates that a prompt may be told of, and those that dictate."""
+    """Return the candidates that may enter a prompt, and the files with instructions that may not."""
     untrusted = [each for each in candidates if _is_untrusted_file(each.record)]
     if not untrusted:
         return candidates, []
-    # Long texts take some milliseconds.
+    # Scanning long texts takes some milliseconds.
     instruction_ids = await asyncio.to_thread(_instruction_ids, [each.record for each in untrusted])
     instructions = [each for each in untrusted if each.record.id in instruction_ids]
     for each in instructions:
-        each.decision = "a model wrote this file, and it tells what to do"
+        each.decision = "a file written by a model that contains an instruction"
     return [each for each in candidates if each.record.id not in instruction_ids], instructions
 
 
 def is_instruction_file(record: MemoryRecord) -> bool:
-    """Whether it is a file that tells what to do, and no person vouches for it."""
+    """Return whether the memory is a file with an instruction that no person has approved."""
     return _is_untrusted_file(record) and _has_instruction(record.content)
 
 
@@ -54,7 +54,7 @@ def _has_instruction(text: str) -> bool:
 
 
 def exclude_tagged(hits: Sequence[Hit], tags: frozenset[str]) -> tuple[tuple[Hit, ...], str]:
-    """The hits that carry none of the tags, and a note of how many do."""
+    """Return the hits without any of the tags, and a note on how many were withheld."""
     allowed = tuple(hit for hit in hits if tags.isdisjoint(hit.record.tags))
     count = len(hits) - len(allowed)
     return allowed, f"withheld by tag: {count}" if count else ""

@@ -89,7 +89,7 @@ def prefer_newest(
     question about the past changes nothing.
     """
     both = [*first, *later]
-    if not first or len(both) < 2 or question.of_the_past:
+    if not first or len(both) < 2 or question.is_about_past:
         return list(first)
     replacements = [
         each

@@ -1,4 +1,4 @@
-"""What a question is like: whom it names, what kind of answer it wants."""
+"""Analyse a question by its words: which names it has, and which kind of answer it asks for."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from recollect.aio.erasable_cache import erasable_cache
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.read.decide import decide
 
-# Enough of a pasted text to see what is asked.
+# Only the beginning of a pasted text is analysed.
 _MAX_CHARS = 2_000
 
 _BARE_WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n)[\s\"'“(]*")
-# These see text in lower case: a match that looks at case by itself takes five times as long.
+# These match lower-case text: ignoring case in the expression takes five times as long.
 _WHEN = re.compile(
     r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long|"
     r"how many (?:days|weeks|months|years)|wann|seit wann|quand|cuándo|quando|wanneer|kiedy|"
@@ -57,26 +57,26 @@ _STATE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnalysis:
-    """A question at a glance."""
+    """The question, the names in it, and the kinds of question it is."""
 
     text: str
     names: tuple[str, ...]
     asks_when: bool
     asks_count: bool
-    to_assistant: bool
-    wants_advice: bool
-    personal: bool
-    of_the_past: bool
-    of_the_present: bool
-    idle: bool
+    is_to_assistant: bool
+    asks_advice: bool
+    is_personal: bool
+    is_about_past: bool
+    is_about_present: bool
+    needs_no_memory: bool
 
 
 def analyze_question(text: str) -> QuestionAnalysis:
-    """See what kind of question this is, by a few words of it."""
+    """Return the analysis of a question or message."""
     return _analyze_question(text[:_MAX_CHARS].replace("’", "'"))
 
 
-# One question is looked at by several steps.
+# Several steps analyse the same question.
 @erasable_cache(64)
 def _analyze_question(text: str) -> QuestionAnalysis:
     lowered = text.lower()
@@ -85,36 +85,36 @@ def _analyze_question(text: str) -> QuestionAnalysis:
         names=tuple(_names(text)),
         asks_when=bool(_WHEN.search(lowered)),
         asks_count=bool(_COUNT.search(lowered)),
-        to_assistant=bool(_TO_ASSISTANT.search(lowered)),
-        wants_advice=bool(_ADVICE.search(lowered)),
-        personal=bool(_PERSONAL.search(lowered)),
-        of_the_past=bool(_BEFORE.search(lowered)),
-        of_the_present=bool(_STATE.search(lowered)),
-        idle=not decide(text).search,
+        is_to_assistant=bool(_TO_ASSISTANT.search(lowered)),
+        asks_advice=bool(_ADVICE.search(lowered)),
+        is_personal=bool(_PERSONAL.search(lowered)),
+        is_about_past=bool(_BEFORE.search(lowered)),
+        is_about_present=bool(_STATE.search(lowered)),
+        needs_no_memory=not decide(text).search,
     )
 
 
 def _names(text: str) -> list[str]:
-    """Capitalised words that no sentence begins with: most are names."""
+    """Return the capitalised words that do not begin a sentence; most are names."""
     starts = {match.end() for match in _SENTENCE_START.finditer(text)}
     words = ((match.group(), match.start()) for match in _NAME.finditer(text))
-    # Letters of other alphabets are in the expression whatever their case.
+    # The expression accepts letters of other alphabets in either case.
     return [word for word, start in words if word[0].isupper() and start not in starts]
 
 
 def bare_words(text: str) -> set[str]:
-    """The words of a text as names are compared."""
+    """Return the words of a text, folded for the comparison with names."""
     return set(_BARE_WORD.findall(text.casefold()))
 
 
 def find_mentioned(text: str, names: Collection[str]) -> list[str]:
-    """Which of these folded names the text speaks of, in whole or by a first name."""
+    """Return those of the folded names that occur in the text, in full or by the first name."""
     folded = f" {_bare(text.casefold())} "
     return [name for name in names if _mentions(folded, name)]
 
 
 def without_names(text: str, names: Collection[str]) -> str:
-    """The text without the words of these names, unless nothing else is left."""
+    """Return the text without the words of these names; unchanged if nothing else would be left."""
     name_words = {word for name in names for word in _BARE_WORD.findall(name)}
     left = " ".join(word for word in text.split() if not _is_name_word(word, name_words))
     return left if left.strip() else text
@@ -128,7 +128,7 @@ def _is_name_word(word: str, name_words: Collection[str]) -> bool:
 def _mentions(folded: str, name: str) -> bool:
     plain = _bare(name)
     first = plain.partition(" ")[0]
-    # "Will" and "The Boss" are not called by every question with a will or a the in it.
+    # The names "Will" and "The Boss" do not occur in every question with "will" or "the".
     if first not in STOP_WORDS and len(first) > 2 and f" {first} " in folded:
         return True
     return bool(plain) and plain not in STOP_WORDS and f" {plain} " in folded

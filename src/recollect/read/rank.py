@@ -1,4 +1,4 @@
-"""A memory on its way to being a hit, and what became of it."""
+"""Rank candidates by relevance, recency, importance and access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recollect.model.memory import Category, MemoryRecord
 
 @dataclass(slots=True)
 class SearchCandidate:
-    """One memory that came up: where it stands in the pool, how it is judged, and why it was left out if it was."""
+    """A memory that a search considers: its index in the candidate table, its scores, and why it was dropped."""
 
     pool_index: int
     row: int
@@ -25,21 +25,21 @@ class SearchCandidate:
 
     @property
     def text(self) -> str:
-        """What it says, with who said it in front where that is known by name."""
+        """The content, after the speaker's name if there is one."""
         name = self.record.detail.get("name") if self.record.category is Category.TURN else None
         return f"{name}: {self.record.content}" if name else self.record.content
 
 
 _DAY_S = 86_400.0
-# Recalled this often, a memory counts as familiar as it gets.
+# Access counts from here on score 1.
 _MAX_ACCESSES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingWeights:
-    """What counts beside being relevant.
+    """Weights of recency, importance and access in the score; relevance has the rest.
 
-    Recency adds to the score by itself, or takes away from the relevance of what is old.
+    With `recency_adds` recency is a part of the score of its own; otherwise it scales the relevance down with age.
     """
 
     recency: float = 0.2
@@ -50,14 +50,14 @@ class RankingWeights:
 
     def __post_init__(self) -> None:
         if self._added_recency + self.importance + self.access > 1:
-            raise InvalidInput("the weights of recency, importance and access add up to more than 1")
+            raise InvalidInput("The weights of recency, importance and access must not add up to more than 1")
 
     @property
     def _added_recency(self) -> float:
         return self.recency if self.recency_adds else 0.0
 
     def score(self, relevance: float, recency: float, importance: float, access: float) -> float:
-        """All of them in one number from 0 to 1."""
+        """Return the weighted score from 0 to 1."""
         if not self.recency_adds:
             relevance *= 1 - self.recency + self.recency * recency
         relevance_weight = 1 - self._added_recency - self.importance - self.access
@@ -70,10 +70,10 @@ class RankingWeights:
 
 
 def rank(candidates: Sequence[SearchCandidate], weights: RankingWeights, *, now: datetime) -> list[SearchCandidate]:
-    """The candidates with their scores, best first."""
+    """Score the candidates and return them best first."""
     for each in candidates:
         record = each.record
-        # By when it was stated: an event still to come is no more recent than what else was stated that day.
+        # Age counts from the statement, not from the event: a plan for next year is as recent as the message.
         age_s = max((now - record.created_at).total_seconds(), 0.0)
         recency = math.exp(-age_s / _DAY_S / weights.recency_days)
         access = min(math.log1p(record.access_count) / math.log1p(_MAX_ACCESSES), 1.0)

@@ -1,4 +1,4 @@
-"""Look again at the best candidates, reading each together with the question."""
+"""Rerank the best candidates with a model that reads each of them together with the question."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from recollect.read.rank import SearchCandidate
 
 _log = logging.getLogger("recollect")
 
-# What a second look counts for beside the first, in log-odds, and which of its log-odds change nothing.
+# Weight of the reranker's log-odds beside those of the relevance, and the value at which they change nothing.
 _RERANK_WEIGHT, _NEUTRAL_ODDS = 0.25, -2.0
 
 
 @dataclass(frozen=True, slots=True)
 class RerankResult:
-    """What the reranker thinks of the first candidates, in their order; empty when it has no opinion."""
+    """The scores of the first candidates, in their order; empty, with a note, if reranking failed."""
 
     scores: tuple[float, ...] = ()
     note: str = ""
@@ -32,9 +32,9 @@ class RerankResult:
 async def rerank(
     query: str, texts: Sequence[str], *, reranker: Reranker | None, limit: int, timeout_s: float
 ) -> RerankResult:
-    """A score from 0 to 1 for each of the first `limit` texts, or none and a note that says why.
+    """Return a score from 0 to 1 for each of the first `limit` texts, or a note if the reranker failed.
 
-    Never an error: recall is better with a second look, and works without.
+    Failures are not raised: a search works without reranking.
     """
     first = list(texts[:limit])
     if reranker is None or not first:
@@ -47,12 +47,12 @@ async def rerank(
     except RecollectError as error:
         return _not_reranked(str(error))
     except Exception as error:
-        # A reranker of the caller's own may raise anything.
+        # A custom reranker may raise anything.
         _log.warning("the reranker %s failed. %s", reranker.name, format_traceback(error))
         return _not_reranked(f"{reranker.name} failed: {describe_error(error, [query, *first])}")
-    # A comparison with nan is false.
+    # Comparisons with NaN are false, so NaN is rejected too.
     if len(scores) != len(first) or not all(0.0 <= score <= 1.0 for score in scores):
-        return _not_reranked(f"{reranker.name} did not answer {len(first)} scores from 0 to 1")
+        return _not_reranked(f"{reranker.name} did not return {len(first)} scores from 0 to 1")
     return RerankResult(scores)
 
 
@@ -61,7 +61,7 @@ def _not_reranked(reason: str) -> RerankResult:
 
 
 def apply_rerank_scores(candidates: Sequence[SearchCandidate], scores: Sequence[float]) -> None:
-    """Blend the second look into the relevance of those that got one, the first; the others stay behind them."""
+    """Combine the scores with the relevance of the first candidates, and rank the others after them."""
     for each, score in zip(candidates, scores, strict=False):
         each.parts["rerank"] = score
         odds = logit(each.relevance) + _RERANK_WEIGHT * (logit(score) - _NEUTRAL_ODDS)

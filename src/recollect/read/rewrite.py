@@ -62,7 +62,7 @@ class RewrittenQuery:
     """
 
     query: str
-    guessed: tuple[str, ...] = ()
+    inferred_terms: tuple[str, ...] = ()
     hypothetical: str = ""
     method: RewriteMethod = "as-is"
     note: str = ""
@@ -111,7 +111,7 @@ async def rewrite(
     note = f"by the LLM, prompt {name} {prompt(name).digest}"
     if name == "hyde":
         return replace(fallback, hypothetical=answer, method="hyde", note=f"an answer imagined {note}")
-    return replace(fallback, query=answer, guessed=(), method="llm", note=f"completed {note}")
+    return replace(fallback, query=answer, inferred_terms=(), method="llm", note=f"completed {note}")
 
 
 def last_question(conversation: str | Sequence[Mapping[str, object] | str]) -> str:
@@ -150,7 +150,7 @@ def _with_terms(question: str, before: Sequence[_Message]) -> RewrittenQuery:
             query=question, needs_context=True, note="vague, and the last messages hold no term to add"
         )
     query = " ".join([question, *terms]).strip()
-    return RewrittenQuery(query=query, guessed=tuple(terms), method="terms", needs_context=True, note=note)
+    return RewrittenQuery(query=query, inferred_terms=tuple(terms), method="terms", needs_context=True, note=note)
 
 
 def _user_terms(question: str, before: Sequence[_Message]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Select: from ranked candidates to a few that say different things, not too many of one source."""
+"""Select the hits from the ranked candidates: no duplicates, few from one source, diverse if configured."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# A fall of the score below this part of the one before it is an elbow.
+# The result ends where the relevance falls below this share of the previous candidate's.
 _ELBOW = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionConfig:
-    """How many hits, how varied, how many of one source at most, and whether to stop where scores fall.
+    """Limits of the selection.
 
-    What is `said` already, in the words of `same_words`, is left out.
+    `diversity` below 1 turns on maximal marginal relevance. `per_source` limits the hits that stem from one turn.
+    `elbow` ends the result where the relevance falls steeply. Turns whose normalised text is in `exclude_texts` are
+    dropped.
     """
 
     limit: int
@@ -33,18 +35,18 @@ class SelectionConfig:
     exclude_texts: frozenset[str] = frozenset()
 
     @property
-    def is_varied(self) -> bool:
-        """Whether hits are to differ from each other, which their vectors tell."""
+    def is_diverse(self) -> bool:
+        """Whether similar hits are avoided, which needs their vectors."""
         return self.diversity < 1
 
 
 def normalize_words(text: str) -> str:
-    """The text as it is compared: neither case nor spaces matter."""
+    """Return the text for comparison, without differences in case and white space."""
     return " ".join(text.casefold().split())
 
 
 def filter_relevant(candidates: Sequence[SearchCandidate], min_score: float) -> list[SearchCandidate]:
-    """Those relevant enough; the threshold is on relevance, so that being recent cannot lift noise over it."""
+    """Return the candidates of at least this relevance; recency does not count towards the threshold."""
     selected = []
     for each in candidates:
         if each.relevance >= min_score:
@@ -57,9 +59,9 @@ def filter_relevant(candidates: Sequence[SearchCandidate], min_score: float) -> 
 def select(
     candidates: Sequence[SearchCandidate], vectors: NDArray[np.float32] | None, config: SelectionConfig
 ) -> list[SearchCandidate]:
-    """At most `limit` of the candidates, which come best first; the others are told why not.
+    """Return at most `limit` of the ranked candidates, and set the decision of the dropped ones.
 
-    `vectors` are those of the candidates, in their order; only a varied choice needs them.
+    `vectors` are those of the candidates, in their order; only a diverse selection needs them.
     """
     allowed = _dedupe(candidates, config)
     if config.elbow:
@@ -72,7 +74,7 @@ def select(
 
 
 def _dedupe(candidates: Sequence[SearchCandidate], config: SelectionConfig) -> list[int]:
-    """Without what says the same words again, and without too many that stem from one turn."""
+    """Return the indexes of the candidates without duplicates and without too many from one turn."""
     seen: dict[str, int] = {}
     sources: dict[str, int] = {}
     selected: list[int] = []
@@ -80,17 +82,17 @@ def _dedupe(candidates: Sequence[SearchCandidate], config: SelectionConfig) -> l
         words = normalize_words(each.record.content)
         turns = _source_turns(each)
         if words in config.exclude_texts and each.record.category is Category.TURN:
-            each.decision = "it stands in the messages already"
+            each.decision = "it is already in the messages"
         elif words in seen:
-            # What was learned is worth more than the turn that says it in the same words.
+            # A learned memory replaces a turn with the same words.
             first = candidates[seen[words]]
             if first.record.category is Category.TURN and each.record.category is not Category.TURN:
                 selected[selected.index(seen[words])] = at
                 seen[words] = at
                 first, each = each, first
-            each.decision = "it says what another hit says"
+            each.decision = "duplicate of another hit"
         elif any(sources.get(turn, 0) >= config.per_source for turn in turns):
-            each.decision = f"there are {config.per_source} hits of the same turn already"
+            each.decision = f"there are already {config.per_source} hits from the same turn"
         else:
             seen[words] = at
             for turn in turns:
@@ -100,7 +102,7 @@ def _dedupe(candidates: Sequence[SearchCandidate], config: SelectionConfig) -> l
 
 
 def _source_turns(candidate: SearchCandidate) -> set[str]:
-    """The turns it stems from; a turn is its own. What sums up many of them stems from no single one."""
+    """Return the turns that a candidate stems from: itself for a turn, none for summaries and episodes."""
     record = candidate.record
     if record.category in (Category.EPISODE, Category.SUMMARY):
         return set()
@@ -111,8 +113,8 @@ def _cut_at_elbow(candidates: Sequence[SearchCandidate], selected: Sequence[int]
     for number in range(1, len(selected)):
         here, before = candidates[selected[number]], candidates[selected[number - 1]]
         if here.relevance < before.relevance * _ELBOW:
-            for late in selected[number:]:
-                candidates[late].decision = "the scores fall steeply before it"
+            for at in selected[number:]:
+                candidates[at].decision = "the relevance falls steeply before it"
             return list(selected[:number])
     return list(selected)
 
@@ -123,11 +125,11 @@ def _diversify(
     vectors: NDArray[np.float32] | None,
     config: SelectionConfig,
 ) -> list[int]:
-    """Maximal marginal relevance: each next one is good, and unlike those already taken."""
-    if vectors is None or not config.is_varied or len(allowed) <= 1:
+    """Choose by maximal marginal relevance: each next hit is relevant and unlike those already chosen."""
+    if vectors is None or not config.is_diverse or len(allowed) <= 1:
         return list(allowed[: config.limit])
     rows = vectors[np.asarray(allowed)]
-    # So few that plain loops are done before arrays are set up.
+    # For so few candidates plain loops are faster than arrays.
     similarity = (rows @ rows.T).tolist()
     max_similarity: list[float] = []
     remaining = list(range(len(allowed)))
@@ -141,7 +143,7 @@ def _diversify(
         best = max(remaining, key=marginal_relevance)
         remaining.remove(best)
         chosen.append(allowed[best])
-        # To be unlike the first is worth something as well: a cosine below 0 is not raised to it.
+        # Starts with the cosines of the first hit, which may be negative.
         max_similarity = (
             [max(pair) for pair in zip(max_similarity, similarity[best], strict=True)]
             if max_similarity

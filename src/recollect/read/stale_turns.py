@@ -81,7 +81,7 @@ class _SearchContext:
         """Whether the question asks for a time that is over, so that what held then is an answer."""
         periods = self.query.periods
         are_over = bool(periods) and all(each.end is not None and each.end <= self.moment for each in periods)
-        return self.query.question.of_the_past or are_over
+        return self.query.question.is_about_past or are_over
 
 
 async def replace_stale_turns(

@@ -1,4 +1,4 @@
-"""What happened on the way: how long each step took, and what became of every candidate."""
+"""Telemetry of reads: durations of steps, traces of candidates, metrics and spans."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from recollect.read.rank import SearchCandidate
 
 @dataclass(slots=True)
 class StepTimer:
-    """How long each step took, in microseconds."""
+    """Durations of named steps in microseconds."""
 
     steps_us: dict[str, float] = field(default_factory=dict)
     _last: float = field(default_factory=perf_counter)
 
     def skip(self) -> None:
-        """What passed since the last step was counted elsewhere."""
+        """Restart the clock without counting the time since the last step."""
         self._last = perf_counter()
 
     def mark(self, step: str) -> None:
-        """The step that began when the last one ended is done."""
+        """End a step that began when the last one ended."""
         now = perf_counter()
         self.steps_us[step] = self.steps_us.get(step, 0.0) + (now - self._last) * 1e6
         self._last = now
@@ -34,34 +34,34 @@ class StepTimer:
 def trace_candidates(
     candidates: Sequence[SearchCandidate], features: Mapping[int, Mapping[str, float]]
 ) -> tuple[TracedCandidate, ...]:
-    """Every candidate, best first, with all its scores and what it fell to."""
+    """Return the trace of each candidate: its scores, its features and why it was dropped or selected."""
     return tuple(
         TracedCandidate(
             id=each.record.id,
             memory=each.record.content,
             score=each.score,
             relevance=each.relevance,
-            fate=each.decision or "kept",
+            decision=each.decision or "selected",
             scores=each.parts,
-            signals=features.get(each.pool_index, {}),
+            features=features.get(each.pool_index, {}),
         )
         for each in candidates
     )
 
 
 class ReadTelemetry:
-    """A recall or search under way, to be told what came of it."""
+    """Records the metrics and the span of one recall or search."""
 
-    __slots__ = ("_begun", "_span")
+    __slots__ = ("_span", "_started")
 
     def __init__(self, traced: Span) -> None:
-        self._begun = perf_counter()
+        self._started = perf_counter()
         self._span = traced
 
     def record_recall(self, result: RecallResult) -> None:
-        """It was a recall, and this came of it."""
+        """Record the result of a recall."""
         used_count = len(result.context.used)
-        metrics.RECALL_SECONDS.observe(perf_counter() - self._begun)
+        metrics.RECALL_SECONDS.observe(perf_counter() - self._started)
         metrics.RECALLS.add(result.outcome.value)
         metrics.RETRIEVED.add(by=used_count)
         metrics.RECALL_STEP_SECONDS.observe_each(result.steps_us)
@@ -71,8 +71,8 @@ class ReadTelemetry:
             self._span.set_attributes({"outcome": str(result.outcome), **attributes})
 
     def record_search(self, result: SearchResult) -> None:
-        """It was a search, and this was found."""
-        metrics.SEARCH_SECONDS.observe(perf_counter() - self._begun)
+        """Record the result of a search."""
+        metrics.SEARCH_SECONDS.observe(perf_counter() - self._started)
         if self._span.is_recording:
             self._span.add_steps(result.steps_us)
             self._span.set_attributes({"hits": len(result)})
@@ -80,6 +80,6 @@ class ReadTelemetry:
 
 @contextmanager
 def observe_read(name: str) -> Iterator[ReadTelemetry]:
-    """A span around what is done in here, and a clock that begins now."""
+    """Open a span, and time the read until its result is recorded."""
     with span(name) as traced:
         yield ReadTelemetry(traced)

@@ -123,7 +123,7 @@ def _select_quotes(question: str, hits: Sequence[Hit]) -> list[_Quote]:
     """Return the few best sentences; of those about one fact, the newest."""
     quotes = [each for each in _make_quotes(hits, frozenset(terms_of(question))) if each.relevance or each.shared]
     quotes.sort(key=lambda each: (-each.relevance, -each.created_at.timestamp()))
-    if not analyze_question(question).of_the_past:
+    if not analyze_question(question).is_about_past:
         quotes = _keep_newest(quotes)
         # An outdated sentence may match the question better than the current keyed fact.
         keyed = [

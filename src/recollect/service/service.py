@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from recollect import recall, remember
+from recollect import recall, remember, search
 from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
 from recollect.deps import Deps
@@ -306,7 +306,7 @@ class Service:
             if lookup is not None and lookup.answer is not None:
                 result = SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
             else:
-                result = await as_of_queries.search_as_of(scope, request, ranking, self._search_deps)
+                result = await search.search(scope, request, ranking, self._search_deps)
                 if cache is not None and lookup is not None and not result.notes:
                     cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)

@@ -148,7 +148,7 @@ class IndexSuite:
             await view.similarity(question, rows), await exact.similarity(question, rows), atol=1e-3
         )
         np.testing.assert_array_equal(await view.vectors(rows), await exact.vectors(rows))
-        np.testing.assert_array_equal(view.sees(rows), exact.sees(rows))
+        np.testing.assert_array_equal(view.is_visible(rows), exact.is_visible(rows))
         np.testing.assert_array_equal(view.traits(rows).embedded, exact.traits(rows).embedded)
         assert view.count == exact.count == 81
 

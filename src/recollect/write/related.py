@@ -71,7 +71,7 @@ async def _scores(
             scores[row] = max(scores.get(row, 0.0), weight * score)
     text = "\n".join(turn.content[:_MAX_CHARS] for turn in turns if turn.role is Role.USER)
     lexical = await deps.ledger.lexical(scope, text)
-    seen = view.sees(lexical.rows)
+    seen = view.is_visible(lexical.rows)
     top = np.argsort(-lexical.scores[seen])[: 2 * MAX_RELATED]
     for row, score in zip(lexical.rows[seen][top].tolist(), lexical.scores[seen][top].tolist(), strict=True):
         scores[row] = scores.get(row, 0.0) + _LEXICAL_WEIGHT * score

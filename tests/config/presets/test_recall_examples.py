@@ -252,7 +252,7 @@ class TestMarkdownProxy:
         recalled = memory.recall("Where is my red bike?", user_id=ALEX, trace=True)
         [candidate] = recalled.candidates
         assert candidate.scores["recency"] > 0.99
-        assert "is below 0.35" in candidate.fate
+        assert "is below 0.35" in candidate.decision
         assert recalled.outcome is RecallOutcome.MISSING
 
     def test_the_score_is_four_fifths_relevance_and_one_fifth_recency(self, opened: Open) -> None:

@@ -58,7 +58,11 @@ if TYPE_CHECKING:
     scope="user project session",
 )
 @click.argument("query", nargs=-1)
-@click.option("--explain", is_flag=True, help="Print the scores and fate of every candidate, and the step times.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Print the scores of every candidate, why it was dropped or selected, and the step times.",
+)
 @search_options(min_limit=1)
 @pass_cli
 def search(cli: CliContext, query: tuple[str, ...], explain: bool, options: SearchOptions) -> None:
@@ -126,7 +130,9 @@ _EXPECTED_NOTES = (
 @click.option("--messages", metavar="FILE", help="A JSON list of chat messages, or - for standard input.")
 @click.option("--is-fact/--is-no-fact", default=None, help="Whether it asks for general knowledge.")
 @click.option("--requires-tool/--requires-no-tool", default=None, help="Whether a tool will answer it.")
-@click.option("--explain", is_flag=True, help="Print the decision, the fate of every candidate, and the step times.")
+@click.option(
+    "--explain", is_flag=True, help="Print the decision, every candidate with its scores, and the step times."
+)
 @search_options(min_limit=0)
 @pass_cli
 def recall(

@@ -58,9 +58,6 @@ UNLAYERED = {"__init__", "testing"}
 CALLERS_OF_THE_SERVICE = {*LAYERS["interfaces"], "mirror"}
 HIDDEN_FROM_CALLERS = {"index", "ledger", "maintenance", "read", "write"}
 
-# Imports that break a rule today. Remove the entry with the import; never add one.
-KNOWN_VIOLATIONS: dict[str, set[str]] = {}
-
 BANNED_WORDS = set(
     "told heard said asked wanted given kept held known habits means care house room taste patience standing "
     "again beside behind aside whose others".split()
@@ -102,25 +99,19 @@ def test_every_part_of_the_package_has_a_layer() -> None:
 
 
 def test_imports_point_inwards_and_interfaces_use_the_service() -> None:
-    found = {module_name(path): layer_violations(path) for path in LAYERED}
-    new = {name: parts - KNOWN_VIOLATIONS.get(name, set()) for name, parts in found.items()}
-    assert not {name: parts for name, parts in new.items() if parts}
+    violations = {module_name(path): layer_violations(path) for path in LAYERED}
+    assert not {name: parts for name, parts in violations.items() if parts}
 
 
 def test_packages_have_no_import_cycles() -> None:
     graph: defaultdict[str, set[str]] = defaultdict(set)
     for path in LAYERED:
-        graph[part_of(path)] |= imported_parts(path) - KNOWN_VIOLATIONS.get(module_name(path), set())
+        graph[part_of(path)] |= imported_parts(path)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         # graphlib lists a cycle in the direction of the imports, reversed.
         pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
-
-
-def test_known_violations_are_removed_from_the_list_when_mended() -> None:
-    imports = {module_name(path): imported_parts(path) for path in LAYERED}
-    assert not {name: parts for name, parts in KNOWN_VIOLATIONS.items() if parts - imports.get(name, set())}
 
 
 async def test_search_reaches_its_flow_in_few_hops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

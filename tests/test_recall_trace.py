@@ -111,7 +111,7 @@ def test_counts_noted_in_a_loop_that_ended_are_written_from_the_next() -> None:
     assert ledger.counted == [("a", "1"), ("a", "2")]
 
 
-def test_a_trace_has_every_candidate_with_its_fate(memory: Memory) -> None:
+def test_a_trace_has_every_candidate_with_its_decision(memory: Memory) -> None:
     [turn] = memory.remember("green tea in the garden", user_id="a", session_id="s")
     for number in range(3):
         memory.add(f"green tea in the garden, reading {number}", user_id="a", evidence=[turn.id])

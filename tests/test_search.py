@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect import Memory
+from recollect import Memory, Settings
 from recollect.config.settings import preset_names
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -43,7 +43,7 @@ def test_forgotten_memories_do_not_crowd_out_the_others(memory: Memory) -> None:
     assert len(lexical_hits(memory)) == 1
 
 
-def test_what_a_filter_leaves_out_does_not_crowd_out_what_it_lets_pass(memory: Memory) -> None:
+def test_filtered_memories_do_not_crowd_out_the_others(memory: Memory) -> None:
     crowd(memory)
     memory.add("one cup of tea after a very long walk in the hills", user_id="a", tags=["walk"])
     assert len(lexical_hits(memory, filters={"tags": "walk"})) == 1
@@ -52,8 +52,11 @@ def test_what_a_filter_leaves_out_does_not_crowd_out_what_it_lets_pass(memory: M
 def test_the_ledger_in_memory_ranks_like_the_one_on_disk(tmp_path: Path) -> None:
     texts = ["apple banana cherry", "banana", "cherry pie", "apple tart", "plum"]
     answers = []
-    for place in ({"home": tmp_path}, {"database": "memory:"}):
-        with Memory(embedder=FakeEmbedder(16), **place) as memory:  # type: ignore[arg-type]
+    for settings in (
+        Settings(home=tmp_path, late_interaction=False),
+        Settings(database="memory:", late_interaction=False),
+    ):
+        with Memory(settings=settings, embedder=FakeEmbedder(16)) as memory:
             for text in texts:
                 memory.add(text, user_id="a")
             hits = memory.search("cherry banana apple", user_id="a")
@@ -63,7 +66,7 @@ def test_the_ledger_in_memory_ranks_like_the_one_on_disk(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("preset", preset_names())
-def test_every_preset_finds_what_was_asked_for(tmp_path: Path, preset: str) -> None:
+def test_every_preset_finds_the_answer(tmp_path: Path, preset: str) -> None:
     with Memory(home=tmp_path, preset=preset) as memory:
         memory.add("The budget for the Hawaii trip is $10,000", user_id="a")
         memory.add("The dentist is on Tuesday", user_id="a")

@@ -64,9 +64,9 @@ class CandidateResponse(BaseModel):
     memory: str
     score: float
     relevance: float
-    fate: str = Field(description="Why it was selected or dropped.")
+    decision: str = Field(description="`selected`, or why it was dropped.")
     scores: dict[str, float]
-    signals: dict[str, float]
+    features: dict[str, float]
 
 
 class SearchResponse(BaseModel):

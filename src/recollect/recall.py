@@ -42,7 +42,7 @@ _TIME_BUCKET_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """The messages of a chat, and the parameters of the recall."""
+    """The messages of a chat, and the parameters of the recall; `rewrite_timeout_s` shortens the configured one."""
 
     messages: Sequence[Mapping[str, Any]]
     at: datetime
@@ -52,6 +52,7 @@ class RecallRequest:
     as_of: datetime | None = None
     is_fact: bool | None = None
     requires_tool: bool | None = None
+    rewrite_timeout_s: float | None = None
     summary: str | None = None
     recency_weight: float | None = None
     trace: bool = False
@@ -129,7 +130,9 @@ async def _recall(
         clock.mark("again")
         if lookup.answer is not None:
             return _build_result(request, config, lookup.answer, request.summary, clock)
-    rewritten = await rewrite(request.messages, mode=config.rewrite, llm=llm, timeout_s=config.rewrite_timeout_s)
+    rewritten = await rewrite(
+        request.messages, mode=config.rewrite, llm=llm, timeout_s=_rewrite_timeout_s(request, config)
+    )
     clock.mark("rewrite")
     search_request = _search_request(request, config, rewritten, question)
     search_task = asyncio.create_task(search(scope, search_request, _ranking_config(request, config), deps))
@@ -229,6 +232,12 @@ def _search_request(
         for_prompt=True,
         exclude_texts=_message_texts(request.messages),
     )
+
+
+def _rewrite_timeout_s(request: RecallRequest, config: RecallConfig) -> float:
+    if request.rewrite_timeout_s is None:
+        return config.rewrite_timeout_s
+    return min(request.rewrite_timeout_s, config.rewrite_timeout_s)
 
 
 def _ranking_config(request: RecallRequest, config: RecallConfig) -> RankingConfig:

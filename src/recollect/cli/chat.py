@@ -137,7 +137,8 @@ class ChatClient:
     def _headers(self) -> dict[bytes, bytes]:
         headers = {"User": self.user, "Session": self.session, "Project": self.project or ""}
         # Names may have any letter; headers are bytes.
-        return {f"X-Memory-{name}".encode(): value.encode() for name, value in headers.items() if value}
+        named = {f"X-Memory-{name}".encode(): value.encode() for name, value in headers.items() if value}
+        return {b"X-Memory": b"on", **named}
 
     def _unreachable(self, error: httpx.HTTPError) -> Unavailable:
         return Unavailable(f"no server answers at {self.url} ({error}); start one with `recollect serve`")

@@ -134,7 +134,9 @@ class MemorySettings(BaseModel):
         "hypothetical answer of the LLM (hyde), or auto: terms first, then the LLM if there is one "
         "and the question is still vague.",
     )
-    rewrite_timeout_s: float = setting(2.0, "Timeout of a rewrite; the question is then used unchanged.", gt=0, le=60)
+    rewrite_timeout_s: float = setting(
+        2.0, "Timeout of a rewrite by the LLM; terms of the last messages are used then.", gt=0, le=60
+    )
     context_tokens: int = setting(2048, "Maximum number of tokens of memories in a prompt.", ge=256, le=1_000_000)
     context_format: Literal[
         "recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"
@@ -194,12 +196,16 @@ class MemorySettings(BaseModel):
         "(off), or auto: by the LLM if one is configured, else by the selector. `rules` is an old "
         "name of `selector`.",
     )
-    learn_every: int = setting(1, "Learn after this many new turns.", ge=1, le=1000)
+    learn_every: int = setting(1, "Learn after this many new exchanges: a user turn and its answer.", ge=1, le=1000)
     learn_wait_s: float = setting(
         1.0, "Turns within this time of each other are learned from in one LLM call.", ge=0, le=3600
     )
     learn_drift: float = setting(
-        0.0, "Learn when the similarity of a user turn to the previous one is below this; 0 for never.", ge=0, le=1
+        0.0,
+        "Learn when the topic changes: the cosine of a user turn to each of the three before it is below this; 0 for"
+        " never.",
+        ge=0,
+        le=1,
     )
     learn_overlap: int = setting(4, "Number of earlier turns that are included as context.", ge=0, le=100)
     learn_mode: str = setting("chat", "What the LLM extracts from: chat, document, task or profile.")

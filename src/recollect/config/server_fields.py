@@ -74,9 +74,16 @@ class ServerSettings(BaseModel):
         False, "Add memory_hits to every answer that is not streamed; otherwise on request only."
     )
 
+    chat_opt_in: bool = setting(
+        False,
+        "Use memory only in chats that ask for it: `memory_config.enabled` to recall, `memory_config.auto_store` to"
+        " store as well, or the header X-Memory.",
+    )
+
     memory_timeout_s: float = setting(
         0.3,
-        "Maximum time that a chat waits for memory, to recall and to store turns; it then continues.",
+        "Maximum time that a chat waits for memory, to recall and to store turns; it then continues. Up to half of it"
+        " is for rewriting the question with the LLM.",
         gt=0,
         le=60,
     )

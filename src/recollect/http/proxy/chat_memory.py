@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,9 @@ class ChatMemory:
         if not options.reads and not options.writes:
             return chat
         chat.health_reason = self._health.reason if self._health else ""
-        result = await self._memory.read(lambda service: self._recall(service, chat))
+        # A slow LLM must not take the time of the stores: they would seem to be down.
+        rewrite_until = asyncio.get_running_loop().time() + self._memory.max_delay_s
+        result = await self._memory.read(lambda service: self._recall(service, chat, rewrite_until))
         if isinstance(result, Degraded):
             chat.degraded_reason = result.reason
             chat.session_match = SessionResolver.guess(options.scope, messages)
@@ -108,7 +111,7 @@ class ChatMemory:
         return chat
 
     async def _recall(
-        self, service: Service, chat: ChatContext
+        self, service: Service, chat: ChatContext, rewrite_until: float
     ) -> tuple[SessionResolver, SessionMatch, RecallResult | None]:
         options, resolver = chat.options, service.sessions.resolver
         session_match = await resolver.resolve(options.scope, chat.messages)
@@ -121,6 +124,9 @@ class ChatMemory:
             min_score=self._min_score if options.min_score is None else options.min_score,
             filter=options.filter,
             recency_weight=options.recency_weight,
+            is_fact=options.is_fact,
+            requires_tool=options.requires_tool,
+            rewrite_timeout_s=rewrite_until - asyncio.get_running_loop().time(),
         )
         recall_result = await service.recall(session_match.scope, request)
         if recall_result.failure is not None and recall_result.outcome is RecallOutcome.UNAVAILABLE:

@@ -21,7 +21,14 @@ _MAX_MODEL_CHARS = 200
 # The memory id of the user's own level, which every conversation sees.
 _GLOBAL_MEMORY_ID = "global"
 # Whether the values of X-Memory read and write.
-_SWITCHES = {"": (True, True), "off": (False, False), "read": (True, False), "write": (False, True)}
+_SWITCHES = {
+    "": (True, True),
+    "on": (True, True),
+    "off": (False, False),
+    "read": (True, False),
+    "write": (False, True),
+}
+_SIGNALS = {"": None, "true": True, "false": False}
 
 
 class InvalidField(InvalidInput):
@@ -38,7 +45,7 @@ _Type = Annotated[MemoryType, Field(strict=False)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class ChatMemoryConfig(_Strict):
@@ -52,10 +59,12 @@ class ChatMemoryConfig(_Strict):
 
 
 class ChatMemoryContext(_Strict):
-    """The user and the project of the memory."""
+    """The user and the project of the memory, and the caller's classification of the question."""
 
     user_id: Name | None = None
     project_id: Name | None = None
+    is_fact: bool | None = Field(default=None, description="Whether it asks for general knowledge, if known.")
+    requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
 class ChatMemoryFields(_Strict):
@@ -88,6 +97,8 @@ class MemoryOptions:
     min_score: float | None = None
     recency_weight: float | None = None
     types: tuple[MemoryType, ...] = ()
+    is_fact: bool | None = None
+    requires_tool: bool | None = None
     include_hits: bool = False
     # The restriction of the caller, as X-Memory-Status reports it.
     restriction: str = ""
@@ -102,11 +113,15 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDefaults:
-    """Values for requests that name none; an empty `memory_id` is the user's own level."""
+    """Values for requests that name none; an empty `memory_id` is the user's own level.
+
+    With `opt_in`, a request uses memory only as far as it says so.
+    """
 
     user: str = "default"
     memory_id: str = ""
     include_hits: bool = False
+    opt_in: bool = False
 
 
 def parse_memory_options(
@@ -117,19 +132,24 @@ def parse_memory_options(
     config = own.memory_config or ChatMemoryConfig()
     switch = headers.get("x-memory", "").strip().lower()
     if switch not in _SWITCHES:
-        raise InvalidField("X-Memory", f"must be off, read or write, got {switch[:40]!r}; leave it out for both")
+        raise InvalidField("X-Memory", f"must be on, off, read or write, got {switch[:40]!r}")
     reads, writes = _SWITCHES[switch]
-    enabled = config.enabled is not False
+    is_on = bool(switch) or not defaults.opt_in
+    enabled = is_on if config.enabled is None else config.enabled
+    stores = is_on if config.auto_store is None else config.auto_store
+    context = own.memory_context or ChatMemoryContext()
     limit = config.retrieval_limit if own.memory_top_k is None else own.memory_top_k
     threshold = own.memory_score_threshold
     return MemoryOptions(
         scope=_parse_scope(fields, own, headers, defaults, caller),
         reads=reads and enabled and limit != 0 and caller.reads,
-        writes=writes and enabled and config.auto_store is not False and caller.writes,
+        writes=writes and enabled and stores and caller.writes,
         limit=limit,
         min_score=config.similarity_threshold if threshold is None else threshold,
         recency_weight=own.memory_recency_weight,
         types=tuple(config.memory_types or ()),
+        is_fact=_parse_signal(headers, "X-Memory-Is-Fact", context.is_fact),
+        requires_tool=_parse_signal(headers, "X-Memory-Requires-Tool", context.requires_tool),
         include_hits=defaults.include_hits if own.memory_hits is None else own.memory_hits,
         model=_parse_model(fields.get("model")),
         restriction="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
@@ -144,9 +164,20 @@ def _parse_fields(fields: Mapping[str, Any]) -> ChatMemoryFields:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     name = ".".join(part for part in first["loc"] if isinstance(part, str))
+    if first["type"] == "extra_forbidden":
+        known = ChatMemoryConfig if first["loc"][0] == "memory_config" else ChatMemoryContext
+        raise InvalidField(name, f"is unknown; the fields are {', '.join(known.model_fields)}")
     if first["type"] == "string_pattern_mismatch":
         raise InvalidField(name, "is blank; leave it out, or name something")
     raise InvalidField(name, first["msg"].removeprefix("Input "))
+
+
+def _parse_signal(headers: Mapping[str, str], name: str, in_body: bool | None) -> bool | None:
+    """Return the caller's classification of the question: the header's, else that of the body."""
+    value = headers.get(name.lower(), "").strip().lower()
+    if value not in _SIGNALS:
+        raise InvalidField(name, f"must be true or false, got {value[:40]!r}")
+    return _SIGNALS[value] if value else in_body
 
 
 def _parse_scope(

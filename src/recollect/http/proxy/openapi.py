@@ -84,12 +84,20 @@ def _errors(*statuses: int) -> Schema:
     return {str(status): response for status, response in error_responses(OpenAIError, *statuses).items()}
 
 
-_SWITCH = {"type": "string", "enum": ["off", "read", "write", ""]}
+_SWITCH = {"type": "string", "enum": ["on", "off", "read", "write", ""]}
+_SIGNAL = {"type": "string", "enum": ["true", "false", ""]}
 _MEMORY_HEADERS = [
-    _parameter("X-Memory", "header", "off, read or write; both by default", _SWITCH),
+    _parameter(
+        "X-Memory",
+        "header",
+        "on, off, read or write; on by default, unless `chat_opt_in` is set",
+        _SWITCH,
+    ),
     _parameter("X-Memory-User", "header", "the user; also as `user` in the body", _NAME),
     _parameter("X-Memory-Project", "header", "one of the user's projects", _NAME),
     _parameter("X-Memory-Session", "header", "the conversation", _NAME),
+    _parameter("X-Memory-Is-Fact", "header", "whether it asks for general knowledge, if known", _SIGNAL),
+    _parameter("X-Memory-Requires-Tool", "header", "whether a tool will answer it, if known", _SIGNAL),
 ]
 _MEMORY_FIELDS: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["properties"]
 _EVENT = {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}}

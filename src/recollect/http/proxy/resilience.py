@@ -82,6 +82,8 @@ class ResilientMemory:
         self._service, self._journal = service, open_spill_journal(settings)
         self._budget_s = max(settings.memory_timeout_s - _RESERVED_S, settings.memory_timeout_s / 2)
         self._read_budget_s = max(self._budget_s, _ANSWER_BUDGET_S) if answers_from_memory else self._budget_s
+        # A read that begins to ask the stores later than this says nothing about them.
+        self.max_delay_s = self._read_budget_s / 2
         self.reads, self.writes = Breaker(), Breaker()
         self.replay = SpillReplay(self._journal, service)
         # Recall takes CPU: a thousand concurrent ones would all be late, so most of them wait, and may give up.
@@ -124,7 +126,7 @@ class ResilientMemory:
         self, call: Callable[[Service], Coroutine[Any, Any, T]], service: Service, permit: Permit
     ) -> T | Degraded:
         clock = asyncio.get_running_loop().time
-        late_at = clock() + self._read_budget_s / 2
+        late_at = clock() + self.max_delay_s
         started_at = late_at
         try:
             async with asyncio.timeout(self._read_budget_s), self._read_slots:

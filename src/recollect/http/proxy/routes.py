@@ -64,7 +64,10 @@ class Proxy:
             resilient_memory, limit=settings.search_limit, min_score=settings.search_min_score, health=health
         )
         defaults = MemoryDefaults(
-            user=settings.chat_user, memory_id=settings.chat_memory_id, include_hits=settings.chat_memory_hits
+            user=settings.chat_user,
+            memory_id=settings.chat_memory_id,
+            include_hits=settings.chat_memory_hits,
+            opt_in=settings.chat_opt_in,
         )
         max_body = settings.max_body_mb << 20
         self.chat = ChatCompletions(memory, upstreams, defaults, max_body=max_body)

@@ -83,7 +83,8 @@ def test_what_the_caller_knows_of_a_message_decides(memory: Memory) -> None:
     assert memory.recall(question, user_id="a", is_fact=True).outcome is RecallOutcome.IGNORED
     assert memory.recall(question, user_id="a", requires_tool=True).outcome is RecallOutcome.IGNORED
     assert memory.recall(question, user_id="a", is_fact=False).outcome is RecallOutcome.USED
-    assert memory.recall("What is my capital?", user_id="a", is_fact=True).outcome is RecallOutcome.USED
+    assert memory.recall("What is my capital?", user_id="a").outcome is RecallOutcome.USED
+    assert memory.recall("What is my capital?", user_id="a", is_fact=True).outcome is RecallOutcome.IGNORED
 
 
 def test_whoever_does_not_let_recall_decide_gets_memories_for_manners_too(tmp_path: Path) -> None:

@@ -230,10 +230,10 @@ def test_a_personal_message_is_searched(text: str) -> None:
 
 @pytest.mark.parametrize("text", PERSONAL)
 @pytest.mark.parametrize("hint", [{"is_fact": True}, {"requires_tool": True}], ids=["fact", "tool"])
-def test_a_personal_message_is_searched_despite_the_hint_of_the_caller(text: str, hint: dict[str, bool]) -> None:
+def test_the_hint_of_the_caller_is_followed_for_a_personal_message(text: str, hint: dict[str, bool]) -> None:
     decision = decide(text, **hint)
-    assert decision.search, decision
-    assert decision.rule is DecisionRule.PERSONAL
+    assert not decision.search, decision
+    assert decision.rule in (DecisionRule.CALLER_FACT, DecisionRule.CALLER_TOOL)
 
 
 @pytest.mark.parametrize("text", DOUBTFUL)

@@ -129,8 +129,6 @@ def _weights() -> tuple[array[float], list[float], float]:
 # Skip messages that are less likely than this to need memory; 99 % of those that need it are searched under
 # cross-validation (docs/evaluation.md).
 MIN_LIKELIHOOD = 0.035
-# A message with a hint of the caller's is personal if it is more likely than not to need memory.
-_PERSONAL_LIKELIHOOD = 0.5
 # Longer messages are always searched: what needs no memory is asked for in few words.
 MAX_WORDS = 40
 
@@ -148,11 +146,6 @@ _OWN_PARTS = ("我的", "我们的", "我家", "给我", "私の", "僕の", "�
 # A capitalised word after one of these is more often a place or a language than a person.
 _BEFORE_PLACES = frozenset("in near of into to from at".split())
 _CAPITALISED = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
-_SPEAKERS = frozenset(
-    "i me we us you your im ive ich mich mir wir uns je moi nous yo nosotros io noi eu ik wij ja mnie я меня "
-    "мне мы нас ben".split()
-)
-_SPEAKER_PARTS = ("我", "私", "僕", "俺", "나", "저", "내", "你")
 
 
 class DecisionRule(StrEnum):
@@ -181,8 +174,8 @@ class SearchDecision:
 def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None = None) -> SearchDecision:
     """Decide whether memory should be searched for this message.
 
-    `is_fact` and `requires_tool` are the caller's knowledge of it: True skips the message unless it is personal,
-    False on either rules out that it is skipped as general knowledge or as a command.
+    `is_fact` and `requires_tool` are the caller's knowledge of it: True skips the message, False on either rules out
+    that it is skipped as general knowledge or as a command.
     """
     return _decide(head_and_tail(text), is_fact, requires_tool)
 
@@ -201,6 +194,10 @@ def apply_rules(
     requires_tool: bool | None = None,
 ) -> SearchDecision:
     """Decide with any estimate of the likelihood; the training script passes models under cross-validation."""
+    if is_fact:
+        return SearchDecision(False, DecisionRule.CALLER_FACT, "the caller says it asks for a general fact")
+    if requires_tool:
+        return SearchDecision(False, DecisionRule.CALLER_TOOL, "the caller says a tool will answer")
     folded = fold_text(text)
     words = WORD.findall(folded)
     if not words:
@@ -213,12 +210,9 @@ def apply_rules(
         return SearchDecision(
             True, DecisionRule.PERSONAL, "it is personal: it says 'my' or tells of the user's past", 1.0
         )
-    is_long = len(words) > MAX_WORDS
-    if is_long and not (is_fact or requires_tool):
+    if len(words) > MAX_WORDS:
         return SearchDecision(True, DecisionRule.LONG, f"it is {len(words)} words long", 1.0)
     score = likelihood(text)
-    if is_fact or requires_tool:
-        return _apply_hint(text, folded, words, score, is_fact=bool(is_fact))
     if score >= MIN_LIKELIHOOD:
         return SearchDecision(True, DecisionRule.DOUBT, f"{score:.2f} likely to need memory", score)
     # There are few training messages in other languages.
@@ -232,21 +226,6 @@ def apply_rules(
         )
     reason = f"general knowledge or a command: {score:.2f} likely to need memory"
     return SearchDecision(False, DecisionRule.GENERAL_KNOWLEDGE, reason, score)
-
-
-def _apply_hint(text: str, folded: str, words: list[str], score: float, *, is_fact: bool) -> SearchDecision:
-    """Follow the caller, who says it is a fact or a task for a tool, unless the message is personal."""
-    mentions_speaker = not _SPEAKERS.isdisjoint(words) or _contains_part(folded, _SPEAKER_PARTS)
-    if score >= _PERSONAL_LIKELIHOOD and (mentions_speaker or _is_foreign(text)):
-        return SearchDecision(
-            True, DecisionRule.PERSONAL, f"it may be personal: {score:.2f} likely to need memory", score
-        )
-    if is_fact:
-        reason = "the caller says it asks for a general fact, and it is not personal"
-        return SearchDecision(False, DecisionRule.CALLER_FACT, reason, score)
-    return SearchDecision(
-        False, DecisionRule.CALLER_TOOL, "the caller says a tool will answer, and it is not personal", score
-    )
 
 
 def _contains_part(folded: str, parts: tuple[str, ...]) -> bool:

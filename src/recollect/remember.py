@@ -47,7 +47,7 @@ from recollect.write.learn import EXTRACTION_AUTHOR, ExtractedChanges, Extractio
 from recollect.write.parse import has_turn_ids, parse_messages
 from recollect.write.reconcile import drop_turn_evidence
 from recollect.write.redact import Redactor
-from recollect.write.triggers import Triggers, close_job, extraction_job, has_drifted, job_key
+from recollect.write.triggers import Triggers, close_job, extraction_job, has_drifted, job_key, topic_texts
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -154,17 +154,28 @@ async def _learning_job(
     mode: str | None,
 ) -> NewJob:
     triggers = config.triggers
-    conversation = Conversation(scope=scope)
-    drifted = False
-    if triggers.every > len(turns):
-        conversation = await deps.ledger.conversation(scope)
-        if triggers.drift and conversation.turn_count:
-            last = await deps.ledger.turns(scope, after=conversation.turn_count - 2, limit=2)
-            user_texts = [turn.content for turn in last if turn.role == "user"]
-            [before] = await embed(user_texts[-1:], embedder=deps.embedder) if user_texts else [None]
-            drifted = has_drifted(before, turns, vectors, triggers.drift)
-    job = extraction_job(scope, conversation, turns, triggers, drifted=drifted, now=now())
+    is_due = triggers.every == 1 or await _is_time_to_learn(scope, turns, vectors, deps, triggers)
+    job = extraction_job(scope, triggers, is_due=is_due, now=now())
     return replace(job, payload=ExtractPayload(mode=mode or "", model=triggers.model))
+
+
+async def _is_time_to_learn(
+    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], deps: Deps, triggers: Triggers
+) -> bool:
+    """Return whether there are enough new turns, or the topic changes with them."""
+    conversation = await deps.ledger.conversation(scope)
+    stored = await deps.ledger.turns(
+        scope, after=max(0, conversation.turn_count - triggers.max_turns), limit=triggers.max_turns
+    )
+    pending = [turn for turn in stored if turn.position > conversation.learned_to]
+    if triggers.are_enough([*pending, *turns]):
+        return True
+    if not triggers.drift:
+        return False
+    # If all turns of a topic were learned from, its end is no reason to learn.
+    topic = topic_texts(stored) if topic_texts(pending) else []
+    before = await embed(topic, embedder=deps.embedder) if topic else []
+    return has_drifted(before, turns, vectors, triggers.drift)
 
 
 def immediate_learning_job(scope: Scope) -> NewJob:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -70,13 +71,33 @@ async def test_a_change_of_topic_triggers_extraction(tmp_path: Path) -> None:
 
 
 def test_every_turn_postpones_the_idle_trigger_but_not_a_burst() -> None:
-    from recollect.model.turn import Conversation
+    triggers = Triggers(every=4, idle_s=60, wait_s=1)
+    early = extraction_job(ANN, triggers, is_due=False, now=NOW)
+    late = extraction_job(ANN, triggers, is_due=True, now=NOW)
+    assert (early.due_at, early.postpone_after) == (NOW + timedelta(seconds=60), NOW + timedelta(seconds=1))
+    assert (late.due_at, late.postpone_after) == (NOW + timedelta(seconds=1), None)
 
-    conversation, triggers = Conversation(scope=ANN), Triggers(every=4, idle_s=60, wait_s=1)
-    early = extraction_job(ANN, conversation, [turn("a")], triggers, drifted=False, now=NOW)
-    late = extraction_job(ANN, conversation, [turn("a")] * 4, triggers, drifted=False, now=NOW)
-    assert (early.due_at, early.postpone) == (NOW + timedelta(seconds=60), True)
-    assert (late.due_at, late.postpone) == (NOW + timedelta(seconds=1), False)
+
+def test_exchanges_are_counted_when_they_are_answered() -> None:
+    ask, answer = turn("a"), replace(turn("b"), role=Role.ASSISTANT)
+    triggers = Triggers(every=2)
+    assert not triggers.are_enough([ask, answer, answer, ask])
+    assert triggers.are_enough([ask, answer, answer, ask, answer])
+    # Without answers, each message counts.
+    assert triggers.are_enough([ask, ask])
+    # The steps of an agent are not waited for without end.
+    assert triggers.are_enough([ask, *[answer] * 7])
+
+
+async def test_an_answer_does_not_postpone_a_job_that_is_due(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_every=10, learn_wait_s=60, learn_drift=0.3) as memory:
+        await memory.remember("I play the violin in an orchestra", user_id="ann", session_id="s")
+        due = await memory.remember("My invoice for the car repair is wrong", user_id="ann", session_id="s")
+        answer = [{"role": "assistant", "content": "Which garage was it?"}]
+        after = await memory.remember(answer, user_id="ann", session_id="s")
+    assert due.job is not None
+    assert after.job is not None
+    assert (after.job.id, after.job.due_at) == (due.job.id, due.job.due_at)
 
 
 async def test_a_backlog_of_one_user_does_not_affect_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

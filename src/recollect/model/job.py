@@ -101,8 +101,8 @@ class NewJob:
     """A job to enqueue for a user, due now or later; higher priorities run first.
 
     If a job of the same user, kind and key waits, the new one joins it: payloads are merged, the new values winning;
-    the higher priority counts, and the earlier due time, or the later one with `postpone`. A failed job that waits
-    for its next try is not brought forward.
+    the higher priority counts, and the earlier due time. With `postpone_after`, a job that is due after that time
+    gets the later due time instead. A failed job that waits for its next try is not brought forward.
     """
 
     kind: JobKind
@@ -110,7 +110,7 @@ class NewJob:
     payload: JobPayload | None = None
     priority: int = 0
     due_at: datetime | None = None
-    postpone: bool = False
+    postpone_after: datetime | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or len(self.key) > MAX_KEY_CHARS or not is_storable(self.key):
@@ -218,7 +218,8 @@ def join_job(waiting: Job, scope: Scope, new: NewJob, *, at: datetime) -> Job:
     """Return a waiting job after a new one has joined it; the same object if nothing changes."""
     due_at = waiting.due_at
     if not waiting.tries:
-        due_at = (max if new.postpone else min)(due_at, new.due_at or at)
+        is_postponed = new.postpone_after is not None and due_at > new.postpone_after
+        due_at = (max if is_postponed else min)(due_at, new.due_at or at)
     after = replace(
         waiting,
         scope=_common_scope(waiting.scope, scope),

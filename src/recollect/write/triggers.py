@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING
 
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
-from recollect.model.turn import Conversation, Role, Turn
+from recollect.model.turn import Role, Turn
+from recollect.read.question_context import needs_context
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
+
+
+# An agent answers in several turns; exchanges of more than these on average are not waited for.
+_MAX_TURNS_PER_EXCHANGE = 4
+# The topic is that of so many user turns.
+_TOPIC_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triggers:
     """When to learn from a conversation.
 
-    After `every` new turns; turns within `wait_s` of each other are learned from together. When the topic changes:
-    the cosine of two consecutive user turns is below `drift`; 0 for never. Else after `idle_s` without a turn.
-    `model` is that of the chat that the turns came from.
+    After `every` new exchanges; turns within `wait_s` of each other are learned from together. When the topic
+    changes: the cosine of a user turn to each of those before it is below `drift`; 0 for never. Else after
+    `idle_s` without a turn. `model` is that of the chat that the turns came from.
     """
 
     every: int = 1
@@ -31,27 +38,24 @@ class Triggers:
     idle_s: float = 1800.0
     model: str = ""
 
+    @property
+    def max_turns(self) -> int:
+        """The number of new turns after which to learn in any case."""
+        return self.every * _MAX_TURNS_PER_EXCHANGE
 
-def extraction_job(
-    scope: Scope,
-    conversation: Conversation,
-    turns: Sequence[Turn],
-    triggers: Triggers,
-    *,
-    drifted: bool,
-    now: datetime,
-) -> NewJob:
-    """Return the job that learns from new turns, due at the time of the first trigger."""
-    pending_turns = conversation.turn_count - conversation.learned_to + len(turns)
-    is_time = drifted or pending_turns >= triggers.every
-    wait_s = triggers.wait_s if is_time else triggers.idle_s
-    # Each turn postpones the idle time; turns of a burst do not postpone each other.
-    return NewJob(
-        kind=JobKind.EXTRACT,
-        key=job_key(scope),
-        due_at=now + timedelta(seconds=wait_s),
-        postpone=not is_time,
-    )
+    def are_enough(self, turns: Sequence[Turn]) -> bool:
+        """Return whether so many new turns are to be learned from now."""
+        return len(turns) >= self.max_turns or _count_exchanges([turn.role for turn in turns]) >= self.every
+
+
+def extraction_job(scope: Scope, triggers: Triggers, *, is_due: bool, now: datetime) -> NewJob:
+    """Return the job that learns from new turns: soon if it is due, else when the conversation is idle."""
+    soon = now + timedelta(seconds=triggers.wait_s)
+    if is_due:
+        return NewJob(kind=JobKind.EXTRACT, key=job_key(scope), due_at=soon)
+    # A job that became due by an earlier turn, such as the question of this answer, is not postponed.
+    idle = now + timedelta(seconds=triggers.idle_s)
+    return NewJob(kind=JobKind.EXTRACT, key=job_key(scope), due_at=idle, postpone_after=soon)
 
 
 def close_job(scope: Scope) -> NewJob:
@@ -64,14 +68,29 @@ def job_key(scope: Scope) -> str:
     return json.dumps([scope.project, scope.session])
 
 
-def has_drifted(before: Vector | None, turns: Sequence[Turn], vectors: Sequence[Vector | None], drift: float) -> bool:
-    """Return whether the cosine of a user turn and the one before it is below `drift`."""
-    if not drift:
-        return False
+def topic_texts(turns: Sequence[Turn]) -> list[str]:
+    """Return the texts of the last user turns, which tell the topic."""
+    return [turn.content for turn in turns if turn.role is Role.USER][-_TOPIC_TURNS:]
+
+
+def has_drifted(
+    before: Sequence[Vector | None], turns: Sequence[Turn], vectors: Sequence[Vector | None], drift: float
+) -> bool:
+    """Return whether the cosine of a user turn to each of those before it is below `drift`.
+
+    "And how much is that?" has no topic of its own.
+    """
+    topic = [vector for vector in before if vector is not None]
     for turn, vector in zip(turns, vectors, strict=True):
-        if turn.role is not Role.USER or vector is None:
+        if turn.role is not Role.USER or vector is None or needs_context(turn.content):
             continue
-        if before is not None and float(before @ vector) < drift:
+        if topic and max(float(each @ vector) for each in topic) < drift:
             return True
-        before = vector
+        topic = [*topic, vector][-_TOPIC_TURNS:]
     return False
+
+
+def _count_exchanges(roles: Sequence[Role]) -> int:
+    """Return the number of user turns, without the last one if only others were answered so far."""
+    is_open = Role.ASSISTANT in roles and roles[-1] is Role.USER
+    return roles.count(Role.USER) - is_open

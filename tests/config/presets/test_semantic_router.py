@@ -147,12 +147,12 @@ def test_the_deployment_of_payment_service_is_kept_as_a_procedure(
         assert f"- {DEPLOY}\n" in recalled.context.text
 
 
-def test_the_preset_learns_every_10_turns_with_5_of_overlap(tmp_path: Path) -> None:
+def test_the_preset_learns_every_10_exchanges_with_5_turns_of_overlap(tmp_path: Path) -> None:
     settings = load({"home": tmp_path, "preset": "semantic-router"}, environ={}).settings
     assert (settings.learn_every, settings.learn_overlap) == (10, 5)
 
 
-def test_every_10_turns_are_one_call_with_5_turns_read_along(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_every_10_exchanges_are_one_call_with_5_turns_read_along(tmp_path: Path, llm: ScriptedLLM) -> None:
     numbers = iter(range(1, 100))
     with opened(tmp_path, llm, preset="semantic-router", learn_every=10, learn_overlap=5) as memory:
 
@@ -162,15 +162,15 @@ def test_every_10_turns_are_one_call_with_5_turns_read_along(tmp_path: Path, llm
                 memory.remember(messages, user_id=ALEX, session_id="long")
             memory.jobs.run_pending()
 
-        say(4)
+        say(9)
         assert llm_requests(llm) == []
         say(1)
         [first] = llm_requests(llm, EXTRACT)
-        assert (len(new_turns(first)), len(read_along(first))) == (10, 0)
-        say(5)
+        assert (len(new_turns(first)), len(read_along(first))) == (20, 0)
+        say(10)
         [_, second] = llm_requests(llm, EXTRACT)
-        assert (len(new_turns(second)), len(read_along(second))) == (10, 5)
-        assert "box 6 " in new_turns(second)[0]
+        assert (len(new_turns(second)), len(read_along(second))) == (20, 5)
+        assert "box 11 " in new_turns(second)[0]
 
 
 def test_what_is_left_of_ten_turns_is_learned_at_the_end_of_the_session(tmp_path: Path, llm: ScriptedLLM) -> None:

@@ -146,14 +146,14 @@ class TestJob:
         assert (await put(ledger, new(due_at=later)))[0].due_at == later
         assert (await put(ledger, new(due_at=soon)))[0].due_at == soon
         assert (await put(ledger, new(due_at=later)))[0].due_at == soon
-        assert (await put(ledger, new(due_at=later, postpone=True)))[0].due_at == later
-        assert (await put(ledger, new(due_at=soon, postpone=True)))[0].due_at == later
+        assert (await put(ledger, new(due_at=later, postpone_after=now())))[0].due_at == later
+        assert (await put(ledger, new(due_at=soon, postpone_after=now())))[0].due_at == later
         assert await take(ledger) == []
 
-    async def test_a_postponed_job_is_not_leased_at_its_first_time(self, ledger: Ledger) -> None:
+    async def test_a_job_that_is_due_by_the_given_time_is_not_postponed(self, ledger: Ledger) -> None:
         await put(ledger, new(due_at=ago(seconds=1)))
-        await put(ledger, new(due_at=now() + timedelta(hours=1), postpone=True))
-        assert await take(ledger) == []
+        await put(ledger, new(due_at=now() + timedelta(hours=1), postpone_after=now()))
+        assert len(await take(ledger)) == 1
 
     async def test_a_job_enqueued_while_one_runs_is_another_job(self, ledger: Ledger) -> None:
         (first,) = await put(ledger, new("s"))

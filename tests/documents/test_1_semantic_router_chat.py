@@ -73,7 +73,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
-        fields = {"memory_context": {"user_id": self.user, **(context or {})}}
+        fields: dict[str, object] = {"memory_context": {"user_id": self.user, **(context or {})}}
         fields |= {} if config is None else {"memory_config": config}
         return httpx.post(
             f"{self._url}/v1/{path}", json={"model": "qwen3", **body, **fields}, headers=headers, timeout=60
@@ -168,13 +168,15 @@ def test_an_unknown_key_is_an_error_that_names_it(
 def test_a_fact_or_tool_query_skips_memory_even_if_it_says_my(client: Client, signal: str) -> None:
     client.add(BUDGET)
     header = f"X-Memory-{signal.replace('_', '-')}"
+    true: dict[str, Any] = {signal: True}
+    false: dict[str, Any] = {signal: False}
     for ask in (client.chat, client.respond):
         assert hits(ask(QUESTION, config=ON)) == 1
-        assert hits(ask(QUESTION, config=ON, **{signal: True})) == 0
+        assert hits(ask(QUESTION, config=ON, **true)) == 0
         assert hits(ask(QUESTION, config=ON, headers={header: "true"})) == 0
-        assert hits(ask(QUESTION, config=ON, **{signal: False})) == 1
+        assert hits(ask(QUESTION, config=ON, **false)) == 1
         # The header is that of the router in front, which knows better than the client.
-        assert hits(ask(QUESTION, config=ON, headers={header: "false"}, **{signal: True})) == 1
+        assert hits(ask(QUESTION, config=ON, headers={header: "false"}, **true)) == 1
 
 
 def test_a_signal_is_true_or_false(client: Client) -> None:
@@ -205,15 +207,15 @@ def test_a_vague_query_is_rewritten_by_the_llm(client: Client, llm: ScriptedLLM)
 
 
 @pytest.fixture
-def rewrite_fault(llm: ScriptedLLM) -> Iterator[Callable[[Fault], None]]:
+def rewrite_fault(llm: ScriptedLLM) -> Iterator[Callable[[Fault], object]]:
     """Make the LLM rewrite queries with this fault until the end of the test."""
     rule = llm.when(REWRITE)
-    yield lambda fault: rule.reply("What is the budget for the Hawaii vacation?", faults=[fault]) and None
+    yield lambda fault: rule.reply("What is the budget for the Hawaii vacation?", faults=[fault])
     rule.remove()
 
 
 def test_an_ordinary_llm_that_takes_half_a_second_keeps_the_memories(
-    client: Client, rewrite_fault: Callable[[Fault], None]
+    client: Client, rewrite_fault: Callable[[Fault], object]
 ) -> None:
     client.add(BUDGET)
     rewrite_fault(delay(0.5))
@@ -222,7 +224,7 @@ def test_an_ordinary_llm_that_takes_half_a_second_keeps_the_memories(
 
 
 def test_a_late_llm_falls_back_to_context_terms_and_does_not_open_the_breaker(
-    client: Client, server: RecollectServer, rewrite_fault: Callable[[Fault], None]
+    client: Client, server: RecollectServer, rewrite_fault: Callable[[Fault], object]
 ) -> None:
     client.add(BUDGET)
     rewrite_fault(hang())

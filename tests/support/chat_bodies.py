@@ -69,7 +69,7 @@ WHOLE = [
 ]  # fmt: skip
 OURS = [
     '"memory_top_k":3', '"memory_score_threshold": 0.0', '"memory_recency_weight":1e-1', '"memory_hits":false',
-    '"memory_config" : {"enabled":true,"retrieval_limit":4,"x":[1]}', '"memory_context":{"user_id":"default"}',
+    '"memory_config" : {"enabled":true,"retrieval_limit":4 }', '"memory_context":{"user_id":"default"}',
     '"m\\u0065mory_top_k": 3',
 ]  # fmt: skip
 

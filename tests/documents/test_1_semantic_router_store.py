@@ -20,6 +20,7 @@ from recollect.errors import InvalidSettings
 from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.vector_store import hash_user
 from recollect.models.static_embedder import StaticEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.milvus_server import running_milvus
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
@@ -213,6 +214,7 @@ def test_the_config_yaml_of_the_design_is_accepted(tmp_path: Path) -> None:
 def test_each_key_of_the_config_yaml_has_an_effect(tmp_path: Path) -> None:
     usual = load_config(tmp_path, CONFIG)
     for before, after, changed in (
+        ("  enabled: true\n  store", "  enabled: false\n  store", {"chat_memory": False}),
         ('"milvus"  #', '"memory"  #', {"index": "exact", "database": "memory:"}),
         ("milvus:19530", "other:19530", {"milvus_address": "other:19530"}),
         ("agentic_memory", "other", {"milvus_collection": "other"}),
@@ -238,6 +240,28 @@ def test_an_unknown_key_of_the_config_yaml_is_reported(tmp_path: Path) -> None:
 def test_the_page_names_every_key_of_the_config_yaml() -> None:
     page = (ROOT / "docs" / "documents" / "semantic-router.md").read_text(encoding="utf-8")
     assert [name for name in NAMES["semantic-router"] if f"`{name}`" not in page] == []
+
+
+def test_with_enabled_false_chats_are_forwarded_without_memory(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("memory:\n  enabled: false\n")
+    chat = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": "What's my budget for the Hawaii trip?"}],
+        "memory_config": {"enabled": True, "auto_store": True},
+        "memory_context": {"user_id": "off"},
+    }
+    with (
+        ScriptedLLM() as llm,
+        RecollectServer(home, "--preset", "semantic-router", "--upstream", llm.base_url) as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        store(client, BUDGET, "off")
+        answer = client.post("/v1/chat/completions", json=chat)
+        assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "off")
+        [request] = [each for each in llm.requests if each.kind == "chat"]
+    assert request.json["messages"] == chat["messages"]
 
 
 # Milvus

@@ -43,7 +43,7 @@ def _use_endpoint(value: Any) -> Mapping[str, Any]:
 
 NAMES: Mapping[str, Mapping[str, Rule]] = {
     "semantic-router": {
-        "memory.enabled": choose({True: {}}),
+        "memory.enabled": rename("chat_memory"),
         "memory.store_backend": choose(
             {"milvus": {"index": "milvus"}, "memory": {"index": "exact", "database": "memory:"}}
         ),

@@ -74,6 +74,7 @@ class ServerSettings(BaseModel):
         False, "Add memory_hits to every answer that is not streamed; otherwise on request only."
     )
 
+    chat_memory: bool = setting(True, "Whether chats may use memory; otherwise they are only forwarded.")
     chat_opt_in: bool = setting(
         False,
         "Use memory only in chats that ask for it: `memory_config.enabled` to recall, `memory_config.auto_store` to"

@@ -115,12 +115,13 @@ class MemoryOptions:
 class MemoryDefaults:
     """Values for requests that name none; an empty `memory_id` is the user's own level.
 
-    With `opt_in`, a request uses memory only as far as it says so.
+    Unless `enabled`, no request uses memory. With `opt_in`, a request uses memory only as far as it says so.
     """
 
     user: str = "default"
     memory_id: str = ""
     include_hits: bool = False
+    enabled: bool = True
     opt_in: bool = False
 
 
@@ -135,7 +136,7 @@ def parse_memory_options(
         raise InvalidField("X-Memory", f"must be on, off, read or write, got {switch[:40]!r}")
     reads, writes = _SWITCHES[switch]
     is_on = bool(switch) or not defaults.opt_in
-    enabled = is_on if config.enabled is None else config.enabled
+    enabled = defaults.enabled and (is_on if config.enabled is None else config.enabled)
     stores = is_on if config.auto_store is None else config.auto_store
     context = own.memory_context or ChatMemoryContext()
     limit = config.retrieval_limit if own.memory_top_k is None else own.memory_top_k

@@ -67,6 +67,7 @@ class Proxy:
             user=settings.chat_user,
             memory_id=settings.chat_memory_id,
             include_hits=settings.chat_memory_hits,
+            enabled=settings.chat_memory,
             opt_in=settings.chat_opt_in,
         )
         max_body = settings.max_body_mb << 20

@@ -38,17 +38,17 @@ READ_ONLY_FIELDS = {
 @pytest.mark.parametrize("name", READ_ONLY_FIELDS)
 def test_read_only_fields_cannot_be_set(memory: Memory, name: str) -> None:
     fields: dict[str, Any] = {name: READ_ONLY_FIELDS[name]}
-    with pytest.raises(InvalidInput, match=f"'{name}' is not a field to set"):
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a settable field"):
         memory.add("Likes tea", user_id="a", **fields)
     added = memory.add("Likes tea", user_id="a")
-    with pytest.raises(InvalidInput, match=f"'{name}' is not a field to set"):
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a settable field"):
         memory.update(added.id, user_id="a", **fields)
     assert memory.get(added.id, user_id="a") == added.record
 
 
 def test_a_memory_cannot_be_made_a_turn(memory: Memory) -> None:
     added = memory.add("Likes tea", user_id="a")
-    with pytest.raises(InvalidInput, match="turns come in by remember"):
+    with pytest.raises(InvalidInput, match="turns are added by remember"):
         memory.update(added.id, user_id="a", category="turn")
 
 

@@ -1,8 +1,13 @@
-"""The write flow: from messages to facts.
+"""The write flow: from chat messages to memories.
 
-remember: parse -> strip injected context -> redact -> embed -> append with a job, durable when it returns.
-learn, in the background: screen -> related memories -> extract with one LLM call, or select without one -> check ->
-reconcile -> apply, in one transaction with the end of the job. Each step is a file in `write/`.
+`remember` stores the messages as turns: parse -> strip injected context -> redact -> embed -> append with a job. The
+turns are durable when it returns.
+
+`learn` runs the job in the background: next turns -> `write/learn.py` (screen, extract facts with one LLM call or
+select them without one, reconcile them with the stored memories) -> apply the changes and finish the job in one
+transaction.
+
+`add` stores one memory as the caller wrote it. Each step is a file in `write/`.
 """
 
 from __future__ import annotations
@@ -19,7 +24,6 @@ from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
     Author,
-    Change,
     ConversationUpdate,
     Effect,
     EnqueueJob,
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryInput:
-    """A memory to store as written."""
+    """A memory to store as the caller wrote it."""
 
     content: str | None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +69,11 @@ class MemoryInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningConfig(ExtractionConfig):
-    """When facts are extracted, how, and what is derived from sessions."""
+    """When and how to extract facts, and what to derive from sessions.
+
+    A batch has at most `max_turns` turns, with `overlap` processed ones before them as context. After `tries`
+    unusable answers of the LLM, the selector extracts instead.
+    """
 
     triggers: Triggers = field(default_factory=Triggers)
     overlap: int = 4
@@ -75,26 +83,8 @@ class LearningConfig(ExtractionConfig):
     after: SessionConfig = field(default_factory=SessionConfig)
 
 
-async def add(
-    scope: Scope,
-    new: MemoryInput,
-    *,
-    ledger: Ledger,
-    embedder: Embedder,
-    redactor: Redactor,
-    by: Author,
-    idempotency: IdempotencyToken | None = None,
-) -> Outcome:
-    """Draft, redact, embed and apply a memory; the ledger resolves duplicates and keys."""
-    drafted = draft(scope, new.content, new.fields)
-    record, redacted = redactor.redact_record(drafted)
-    # A vector of the unredacted text would reveal what was redacted.
-    vector = new.vector if record.content == drafted.content else None
-    if vector is None:
-        [vector] = await embed([record.content], embedder=embedder)
-    change = Add(record, vector, new.correction)
-    [outcome] = (await ledger.apply(scope, [change], by=redactor.redact_author(by), once=idempotency)).outcomes
-    return replace(outcome, redacted=redacted)
+# The LLM answered, but not usably; `InvalidSettings` is an `InvalidInput` too, and stays an error.
+_UNUSABLE_ANSWER = (BrokenAnswer, InvalidInput)
 
 
 async def remember(
@@ -109,7 +99,7 @@ async def remember(
 ) -> Appended:
     """Parse, redact, embed and append messages to the session, with a job that extracts facts in the given mode.
 
-    Messages with a known `turn_id` change nothing; `received_at` is the time of their first arrival.
+    A message whose `turn_id` is already stored changes nothing; `received_at` is the time of its first arrival.
     """
     if mode is not None:
         get_extraction_mode(mode)
@@ -131,9 +121,9 @@ async def remember(
 def normalize_turns(
     scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redactor: Redactor
 ) -> tuple[list[Turn], tuple[str, ...]]:
-    """Return the turns without secrets and without injected context, and the kinds of the secrets.
+    """Return the turns of messages without secrets and injected context, and the kinds of the secrets.
 
-    Stored context would be found as if the user had said it.
+    Injected context would be learned as if the user had said it.
     """
     normalized: list[Turn] = []
     kinds: dict[str, None] = {}
@@ -153,6 +143,7 @@ async def _learning_job(
     config: LearningConfig,
     mode: str | None,
 ) -> NewJob:
+    """Return the job that extracts facts from the turns, due when the triggers say."""
     triggers = config.triggers
     is_due = triggers.every == 1 or await _is_time_to_learn(scope, turns, vectors, deps, triggers)
     job = extraction_job(scope, triggers, is_due=is_due, now=now())
@@ -184,35 +175,95 @@ def immediate_learning_job(scope: Scope) -> NewJob:
 
 
 async def learn(job: Job, deps: Deps, config: LearningConfig) -> Mapping[str, Any]:
-    """Extract facts from the new turns of a session, and finish the job in the same transaction."""
+    """Extract facts from the next turns of a session, and apply them and finish the job in one transaction."""
     if isinstance(job.payload, ExtractPayload) and job.payload.mode:
         config = replace(config, mode=job.payload.mode)
     since = await deps.ledger.revision(job.scope.user)
     conversation = await deps.ledger.conversation(job.scope)
     batch = await _next_batch(conversation, deps, config)
     try:
-        learned, report = await extract_changes(job.scope, batch, deps, config)
-    except (BrokenAnswer, InvalidInput) as error:
+        extracted, report = await extract_changes(job.scope, batch, deps, config)
+    except _UNUSABLE_ANSWER as error:
         if isinstance(error, InvalidSettings) or job.tries < config.tries or batch.retry:
             raise
         # Later turns must not wait forever: the selector extracts now, and a replay of the job asks the LLM.
-        learned, report = await extract_changes(
-            job.scope, batch, replace(deps, chat=None), replace(config, by="selector")
-        )
-        effects = _progress(job, conversation, batch, config, gives_up=True)
-        await _apply(job.scope, batch, learned, effects, deps, since)
-        error.args = (
-            f"{error}; the built-in selector learned from it instead: {len(report.get('decisions') or ())} found",
-        )
+        extracted, report = await extract_changes(job.scope, batch, *_without_llm(deps, config))
+        effects = _progress_effects(job, conversation, batch, config, skips=True)
+        await _apply(job.scope, batch, extracted, effects, deps, since)
+        count = len(report.get("decisions") or ())
+        error.args = (f"{error}; the built-in selector learned from it instead: {count} found",)
         raise
-    effects = [
-        *learned.spent,
-        *_progress(job, conversation, batch, config),
-        FinishJob(job.id, job.lease or "", report),
-    ]
-    async with record_cost_on_error(deps.ledger, job.scope, lambda: learned.spent, by=Author(EXTRACTION_AUTHOR)):
-        await _apply(job.scope, batch, learned, effects, deps, since)
+    progress = _progress_effects(job, conversation, batch, config)
+    effects = [*extracted.usage, *progress, FinishJob(job.id, job.lease or "", report)]
+    async with record_cost_on_error(deps.ledger, job.scope, lambda: extracted.usage, by=Author(EXTRACTION_AUTHOR)):
+        await _apply(job.scope, batch, extracted, effects, deps, since)
     return report
+
+
+def _without_llm(deps: Deps, config: LearningConfig) -> tuple[Deps, LearningConfig]:
+    return replace(deps, chat=None), replace(config, by="selector")
+
+
+async def _next_batch(conversation: Conversation, deps: Deps, config: LearningConfig) -> Batch:
+    """Return the next turns with some processed ones before them as context; skipped turns if none are new."""
+    scope, learned_to = conversation.scope, conversation.learned_to
+    is_retry = conversation.turn_count <= learned_to and (ranges := skipped_ranges(conversation))
+    first, last = ranges[0] if is_retry else (learned_to + 1, learned_to + config.max_turns)
+    start = max(0, first - 1 - config.overlap)
+    turns = await deps.ledger.turns(scope, after=start, limit=last - start)
+    before = tuple(turn for turn in turns if turn.position < first)
+    return Batch(tuple(turns[len(before) :]), before, retry=bool(is_retry))
+
+
+async def _apply(
+    scope: Scope, batch: Batch, extracted: ExtractedChanges, effects: Sequence[Effect], deps: Deps, since: Revision
+) -> None:
+    """Apply the changes and effects in one transaction; raise Conflict if turns were undone during extraction."""
+    if extracted.changes:
+        first, last = batch.turns[0].position, batch.turns[-1].position
+        stored = await deps.ledger.turns(scope, after=first - 1, limit=last - first + 1)
+        if {turn.id for turn in batch.turns} - {turn.id for turn in stored}:
+            raise Conflict("turns were undone during extraction; the retry omits them")
+    with span("recollect.apply") as trace:
+        trace.set_attributes({"changes": len(extracted.changes)})
+        by = batch.author(EXTRACTION_AUTHOR)
+        await deps.ledger.apply(scope, extracted.changes, by=by, effects=effects, since=since)
+
+
+def _progress_effects(
+    job: Job, conversation: Conversation, batch: Batch, config: LearningConfig, *, skips: bool = False
+) -> list[Effect]:
+    """Return the effects that record the progress of extraction and enqueue the next jobs.
+
+    `skips` records the turns as skipped, so that a replay of the job extracts from them.
+    """
+    if not batch.turns:
+        return []
+    if batch.retry:
+        remaining = skipped_ranges(conversation)[1:]
+        next_job = [EnqueueJob(job.scope, NewJob(kind=JobKind.EXTRACT, key=job.key))] if remaining else []
+        return [ConversationUpdate(job.scope, {"metadata": without_first_skipped(conversation)}), *next_job]
+    last = batch.turns[-1].position
+    fields: dict[str, Any] = {"learned_to": last}
+    if skips:
+        fields["metadata"] = with_skipped_range(conversation, batch.turns[0].position, last)
+    next_jobs = (EnqueueJob(job.scope, each) for each in _next_jobs(job, conversation, last, config))
+    return [ConversationUpdate(job.scope, fields), *next_jobs]
+
+
+def _next_jobs(job: Job, conversation: Conversation, learned_to: int, config: LearningConfig) -> list[NewJob]:
+    """Return the jobs that follow an extraction up to a turn."""
+    key = job_key(conversation.scope)
+    jobs: list[NewJob] = []
+    if conversation.turn_count > learned_to:
+        # With the same priority: the end of a session waits for the whole extraction.
+        jobs.append(NewJob(kind=JobKind.EXTRACT, key=key, priority=job.priority, payload=job.payload))
+    if conversation.closed_at is not None:
+        # The session ended before this extraction, whose facts are still to be promoted.
+        jobs.append(close_job(conversation.scope))
+    if config.after.is_due(conversation, has_model=config.by == "llm"):
+        jobs.append(NewJob(kind=JobKind.SUMMARISE, key=key))
+    return jobs
 
 
 async def learn_from_agent_notes(scope: Scope, deps: Deps, config: LearningConfig) -> int:
@@ -225,36 +276,29 @@ async def learn_from_agent_notes(scope: Scope, deps: Deps, config: LearningConfi
     since = await deps.ledger.revision(scope.user)
     notes = unprocessed_notes(await deps.ledger.conversation(scope))
     turns = notes_as_turns(scope, notes, now=now())
-    ids = {turn.id for turn in turns}
     count = 0
     for start in range(0, len(turns), config.max_turns):
         before = tuple(turns[max(0, start - config.overlap) : start])
-        learned = await _learn_or_select(
-            scope, Batch(tuple(turns[start : start + config.max_turns]), before), deps, config
-        )
-        changes = [drop_turn_evidence(change, ids) for change in learned.changes]
-        await _apply_agent_notes(scope, changes, learned, deps, since)
-        count += len(changes)
+        batch = Batch(tuple(turns[start : start + config.max_turns]), before)
+        count += await _learn_from_note_batch(scope, batch, deps, config, since)
     return count
 
 
-async def _learn_or_select(scope: Scope, batch: Batch, deps: Deps, config: LearningConfig) -> ExtractedChanges:
-    """Return the changes for the turns; by the selector if the answer of the LLM is invalid."""
+async def _learn_from_note_batch(
+    scope: Scope, batch: Batch, deps: Deps, config: LearningConfig, since: Revision
+) -> int:
     try:
-        learned, _ = await extract_changes(scope, batch, deps, config)
-    except (BrokenAnswer, InvalidInput) as error:
+        extracted, _ = await extract_changes(scope, batch, deps, config)
+    except _UNUSABLE_ANSWER as error:
         if isinstance(error, InvalidSettings):
             raise
-        learned, _ = await extract_changes(scope, batch, replace(deps, chat=None), replace(config, by="selector"))
-    return learned
-
-
-async def _apply_agent_notes(
-    scope: Scope, changes: Sequence[Change], learned: ExtractedChanges, deps: Deps, since: Revision
-) -> None:
-    async with record_cost_on_error(deps.ledger, scope, lambda: learned.spent, by=Author(EXTRACTION_AUTHOR)):
-        by = Author(EXTRACTION_AUTHOR, "what its agent told")
-        await deps.ledger.apply(scope, changes, by=by, effects=learned.spent, since=since)
+        extracted, _ = await extract_changes(scope, batch, *_without_llm(deps, config))
+    note_ids = {turn.id for turn in (*batch.context, *batch.turns)}
+    changes = [drop_turn_evidence(change, note_ids) for change in extracted.changes]
+    by = Author(EXTRACTION_AUTHOR, "reported by an agent")
+    async with record_cost_on_error(deps.ledger, scope, lambda: extracted.usage, by=by):
+        await deps.ledger.apply(scope, changes, by=by, effects=extracted.usage, since=since)
+    return len(changes)
 
 
 async def relearn_turns(user: str, turn_ids: Sequence[str], deps: Deps) -> None:
@@ -272,71 +316,28 @@ async def relearn_turns(user: str, turn_ids: Sequence[str], deps: Deps) -> None:
             ConversationUpdate(scope, {"metadata": conversation.metadata}),
             EnqueueJob(scope, immediate_learning_job(scope)),
         ]
-        await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR, "learned again"), effects=effects)
-
-
-async def _apply(
-    scope: Scope, batch: Batch, learned: ExtractedChanges, effects: Sequence[Effect], deps: Deps, since: Revision
-) -> None:
-    if learned.changes:
-        await _ensure_turns_unchanged(scope, batch.turns, deps)
-    with span("recollect.apply") as trace:
-        trace.set_attributes({"changes": len(learned.changes)})
-        by = batch.author(EXTRACTION_AUTHOR)
-        await deps.ledger.apply(scope, learned.changes, by=by, effects=effects, since=since)
-
-
-def _progress(
-    job: Job, conversation: Conversation, batch: Batch, config: LearningConfig, *, gives_up: bool = False
-) -> list[Effect]:
-    """Return the effects that record the progress of extraction and enqueue the next jobs."""
-    if not batch.turns:
-        return []
-    if batch.retry:
-        left = (
-            [EnqueueJob(job.scope, NewJob(kind=JobKind.EXTRACT, key=job.key))]
-            if skipped_ranges(conversation)[1:]
-            else []
+        await deps.ledger.apply(
+            scope, [], by=Author(EXTRACTION_AUTHOR, "extracted again after an erasure"), effects=effects
         )
-        return [ConversationUpdate(job.scope, {"metadata": without_first_skipped(conversation)}), *left]
-    last = batch.turns[-1].position
-    fields: dict[str, Any] = {"learned_to": last}
-    if gives_up:
-        fields["metadata"] = with_skipped_range(conversation, batch.turns[0].position, last)
-    queued = (EnqueueJob(job.scope, each) for each in _follow_ups(job, conversation, last, config))
-    return [ConversationUpdate(job.scope, fields), *queued]
 
 
-async def _next_batch(conversation: Conversation, deps: Deps, config: LearningConfig) -> Batch:
-    """Return the next turns with some processed ones before them as context; skipped turns if none are new."""
-    scope, learned_to = conversation.scope, conversation.learned_to
-    is_retry = conversation.turn_count <= learned_to and (ranges := skipped_ranges(conversation))
-    first, last = ranges[0] if is_retry else (learned_to + 1, learned_to + config.max_turns)
-    start = max(0, first - 1 - config.overlap)
-    turns = await deps.ledger.turns(scope, after=start, limit=last - start)
-    before = tuple(turn for turn in turns if turn.position < first)
-    return Batch(tuple(turns[len(before) :]), before, retry=bool(is_retry))
-
-
-async def _ensure_turns_unchanged(scope: Scope, turns: Sequence[Turn], deps: Deps) -> None:
-    """Raise `Conflict` if turns were undone during extraction, so that the retry omits them."""
-    first, last = turns[0].position, turns[-1].position
-    stored = await deps.ledger.turns(scope, after=first - 1, limit=last - first + 1)
-    if {turn.id for turn in turns} - {turn.id for turn in stored}:
-        raise Conflict("some of the turns were undone meanwhile")
-
-
-def _follow_ups(job: Job, conversation: Conversation, learned_to: int, config: LearningConfig) -> list[NewJob]:
-    """Return the jobs that follow extraction up to a turn."""
-    key = job_key(conversation.scope)
-    # With the priority of the first part: the end of a session waits for the whole extraction.
-    rest = NewJob(kind=JobKind.EXTRACT, key=key, priority=job.priority, payload=job.payload)
-    more = [rest] if conversation.turn_count > learned_to else []
-    if conversation.closed_at is not None:
-        # The session ended before this extraction, whose facts are still to be promoted.
-        more.append(close_job(conversation.scope))
-    return (
-        [*more, NewJob(kind=JobKind.SUMMARISE, key=key)]
-        if config.after.is_due(conversation, has_model=config.by == "llm")
-        else more
-    )
+async def add(
+    scope: Scope,
+    new: MemoryInput,
+    *,
+    ledger: Ledger,
+    embedder: Embedder,
+    redactor: Redactor,
+    by: Author,
+    idempotency: IdempotencyToken | None = None,
+) -> Outcome:
+    """Draft, redact, embed and apply a memory; the ledger resolves duplicates and keys."""
+    drafted = draft(scope, new.content, new.fields)
+    record, redacted = redactor.redact_record(drafted)
+    # A vector of the unredacted text would reveal what was redacted.
+    vector = new.vector if record.content == drafted.content else None
+    if vector is None:
+        [vector] = await embed([record.content], embedder=embedder)
+    change = Add(record, vector, new.correction)
+    [outcome] = (await ledger.apply(scope, [change], by=redactor.redact_author(by), once=idempotency)).outcomes
+    return replace(outcome, redacted=redacted)

@@ -234,5 +234,5 @@ async def test_maintenance_does_not_change_files(tmp_path: Path) -> None:
 
 
 async def test_only_the_tool_creates_files(memory: AsyncMemory) -> None:
-    with pytest.raises(InvalidInput, match="files come in by the tool"):
+    with pytest.raises(InvalidInput, match="files are written by the memory tool"):
         await memory.add("x", key=NOTES, category="file", user_id="ann")

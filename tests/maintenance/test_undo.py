@@ -210,7 +210,7 @@ def contents(memory: Memory) -> set[str]:
         (Batch((turn("a", id="3", position=3), turn("b", id="7", position=7))).author("extraction"), range(3, 8)),
         # As earlier versions wrote it.
         (Author("extraction", "turns 3 to 7", batch="b"), range(3, 8)),
-        (Author("extraction", "what its agent told", batch="b"), None),
+        (Author("extraction", "reported by an agent", batch="b"), None),
     ],
 )
 def test_history_names_the_turns_of_an_extraction(by: Author, turns: range | None) -> None:

@@ -267,7 +267,7 @@ class TestAWorseAnswer:
         turns = talk(*HAWAII)
         output = await update_summary(state(turns), turns, chat=chat, now=NOW)
         assert output.fields["summary"].startswith("The user said: “")
-        assert "refuses what it is asked" in output.reasons[0]
+        assert "rejected the request" in output.reasons[0]
 
 
 class TestGoodEnough:

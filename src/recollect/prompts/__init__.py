@@ -32,7 +32,7 @@ class Prompt:
     def fill(self, **values: str) -> str:
         """Return the text with an input in place of each placeholder; the inputs themselves are not expanded."""
         if values.keys() != set(self.inputs):
-            raise ValueError(f"the prompt {self.name} takes {', '.join(self.inputs)}, not {', '.join(values)}")
+            raise ValueError(f"the prompt {self.name} needs {', '.join(self.inputs)}, got {', '.join(values)}")
         return Template(self.text).substitute(values)
 
 

@@ -22,7 +22,7 @@ from recollect.write.redact import redact
 
 T = TypeVar("T")
 _log = logging.getLogger("recollect")
-# Enough for a model that thinks before it writes; after a cut-off answer the limit is raised by the factor.
+# Enough for a model that reasons first; after a cut-off answer the limit is raised by the factor.
 MAX_TEXT_TOKENS = 1_024
 RETRY_TOKENS_FACTOR = 4
 _MAX_REPEATED_CHARS = 2_000
@@ -86,7 +86,7 @@ async def record_cost_on_error(
 
 @dataclass(frozen=True, slots=True)
 class LlmAnswer(Generic[T]):
-    """A checked answer and its cost; `error` says why there is no usable value, `complaints` what was salvaged."""
+    """A checked answer and its cost; `error` is why there is no usable value, `complaints` are about its parts."""
 
     value: T | None
     cost: LlmCost
@@ -97,7 +97,7 @@ class LlmAnswer(Generic[T]):
     def reason(self) -> str:
         """Return why there is no usable value; empty if there is one."""
         if isinstance(self.error, InvalidInput):
-            return f"the model refuses what it is asked: {self.error}"
+            return f"the model rejected the request: {self.error}"
         return str(self.error or "")
 
 
@@ -147,7 +147,7 @@ async def ask_for_text(
         except InvalidSettings:
             raise
         except InvalidInput as error:
-            # The server refuses this request now and always: a retry cannot help.
+            # The server rejects this request: a retry cannot help.
             return LlmAnswer(None, cost, error)
         except ModelUnavailable:
             if not attempt:

@@ -1,4 +1,4 @@
-"""Batches of turns to learn from, and the ranges that were skipped."""
+"""Batches of turns to extract facts from, and the ranges of turns that were skipped."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _REASON_RANGE = re.compile(r"^turns (\d+) to (\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Turns to learn from, the turns before them for context, and the stored memories related to them.
+    """Turns to extract facts from, the preceding turns as context, and the related stored memories.
 
-    `retry` says that the turns were skipped before, because the LLM gave no usable answer.
+    `retry` is set if the turns were skipped before, because the LLM gave no usable answer.
     """
 
     turns: tuple[Turn, ...]
@@ -30,7 +30,7 @@ class Batch:
     retry: bool = False
 
     def author(self, who: str) -> Author:
-        """Return the author of what is learned; the batch id of history has the range of turns, which undo reads."""
+        """Return the author of the changes; its batch id contains the range of turns, which undo reads."""
         if not self.turns:
             return Author(who)
         first, last = self.turns[0].position, self.turns[-1].position
@@ -38,7 +38,7 @@ class Batch:
 
 
 def learned_turns(entry: HistoryEntry) -> range | None:
-    """Return the positions of the turns that an entry of history was learned from; None if it does not say."""
+    """Return the positions of the turns that a history entry was extracted from; None if unknown."""
     match = _BATCH_RANGE.search(entry.batch) or _REASON_RANGE.search(entry.by.why)
     return range(int(match[1]), int(match[2]) + 1) if match else None
 

@@ -23,11 +23,11 @@ from recollect.write.operations import Operation
 from recollect.write.quoted_text import user_text
 
 SOURCE = "conversation"
-# An unverified number makes a fact doubtful, an unverified name a little less sure.
+# The maximum confidence of a fact with an unverified number or name, or of the assistant.
 MAX_CONFIDENCE_NUMBER = 0.5
 MAX_CONFIDENCE_NAME = 0.7
 MAX_CONFIDENCE_ASSISTANT = 0.6
-# Less than this share of the words in the user's own part of a message than in all of it: it was quoted or pasted.
+# Below this share of a fact's words in the user's own part of the cited turns, the fact is quoted or pasted.
 _MIN_OWN_SHARE = 0.5
 _USER_WORDS = ("user", "nutzer", "nutzerin")
 _MAX_YEARS_AWAY = 200
@@ -37,12 +37,12 @@ _MAX_SPAN_YEARS = 120
 def check_operations(
     operations: Sequence[Operation], batch: Batch, *, now: datetime
 ) -> tuple[list[ExtractedFact], list[str]]:
-    """Return the facts that the operations state, checked, and why the other operations are not used."""
+    """Return the checked facts of the operations, and the reasons why other operations are not used."""
     facts: list[ExtractedFact] = []
     rejected: list[str] = []
     for operation in operations:
         if operation.op is None and (repeated := _target_memory(operation, batch)) is not None:
-            # Said again: the memory gains evidence.
+            # A repetition adds evidence to the memory.
             operation = replace(operation, op=FactOp.ADD, content=repeated.content)
         elif operation.op is None:
             rejected.append(f"nothing new: {operation.content[:100]}")
@@ -51,7 +51,7 @@ def check_operations(
         if fact.content or fact.target is not None:
             facts.append(fact)
         else:
-            rejected.append("an end without words or a memory changes nothing")
+            rejected.append("an end needs a text or a memory")
     return facts, rejected
 
 
@@ -102,19 +102,19 @@ def _cited_turns(operation: Operation, batch: Batch) -> list[Turn]:
 
 
 def _trust_level(operation: Operation, cited: Sequence[Turn]) -> Trust:
-    """Return high trust for what rests on the user's own words, low trust for an assistant's and for quoted text."""
+    """Return high trust for the user's own words, low trust for words of an assistant and for quoted text."""
     users = [turn for turn in cited if turn.role is Role.USER]
     if operation.by_assistant or not users:
         return Trust.LOW
     terms = set(terms_of(operation.content))
     own_count = len(terms & set(terms_of(user_text(users))))
     total_count = len(terms & {term for turn in cited for term in terms_of(turn.content)})
-    # No word in common with anything that was said: there is nothing to compare.
+    # Without a word in common with the turns there is nothing to compare.
     return Trust.HIGH if total_count == 0 or own_count >= _MIN_OWN_SHARE * total_count else Trust.LOW
 
 
 def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: date | None) -> ExtractedFact:
-    """Lower the confidence of a fact whose numbers or names were not said, and record which."""
+    """Lower the confidence of a fact with numbers or names that occur nowhere, and record which."""
     sources = [turn.content for turn in (*cited, *batch.context)] + [turn.name or "" for turn in cited]
     sources += [fact.target.content] if fact.target else []
     text = "\n".join(sources)
@@ -126,9 +126,9 @@ def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: 
 
 
 def _unverified_number(content: str, text: str, cited: Sequence[Turn], day: date | None) -> str:
-    """Return the first number of the content that is neither in the text nor part of a date near it; else nothing."""
+    """Return the first number of the content that is neither in the text nor part of a nearby date; else empty."""
     stated = number_values(text)
-    # "Two years ago" makes a year that nobody said.
+    # "Two years ago" yields a year that does not occur in the text.
     spans = {0, 1, *(int(value) for value in stated if value < _MAX_SPAN_YEARS)}
     years = {turn.said_at.year + sign * span for turn in cited for span in spans for sign in (-1, 1)}
     stated |= {Decimal(year) for year in years | ({day.year, day.month, day.day} if day else set())}
@@ -166,7 +166,7 @@ def _is_user_statement(fact: ExtractedFact, cited: Sequence[Turn]) -> bool:
 
 
 def _parse_day(text: str) -> date | None:
-    """Return the day that a model names, or the first of the month it names."""
+    """Return the date, or the first day of the month, that a model wrote; None if it is invalid."""
     try:
         return date.fromisoformat(text[:10] if len(text) != 7 else f"{text}-01")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Validate the fields of a caller, and build a new memory from them."""
+"""Validate the fields that a caller sets, and build a new memory from them."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
 
 
 def validate_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:
-    """Return the fields as a memory has them, or raise InvalidInput.
+    """Return the fields with the types of a memory, or raise InvalidInput.
 
-    Invisible characters are removed from texts, since words could be hidden in them.
+    Invisible characters are removed from texts, since they could hide words.
     """
     settable = EXPORTED_FIELDS if exported else SETTABLE_FIELDS
     unknown = set(fields) - settable
     if unknown:
         raise InvalidInput(
-            f"{str(min(unknown, key=str))!r} is not a field to set; those are {', '.join(sorted(settable))}"
+            f"{str(min(unknown, key=str))!r} is not a settable field; those are {', '.join(sorted(settable))}"
         )
     for name, value in fields.items():
         if value is not None:
             _check_field(name, value)
     checked = _strip_invisible(from_plain(fields))
     if checked.get("category") is Category.TURN and not exported:
-        raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
+        raise InvalidInput("`category` must not be 'turn': turns are added by remember(), which keeps their order")
     if checked.get("category") is Category.FILE and not exported:
-        raise InvalidInput("files come in by the tool that models write them with; choose another category")
+        raise InvalidInput("`category` must not be 'file': files are written by the memory tool of models")
     return checked
 
 

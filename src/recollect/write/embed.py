@@ -1,4 +1,4 @@
-"""Embed texts before they are stored; an embedder that fails never loses a memory."""
+"""Embed texts before they are stored; if the embedder fails, they are stored without vectors."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _log = logging.getLogger("recollect")
 async def embed(texts: Sequence[str], *, embedder: Embedder) -> list[Vector | None]:
     """Return a vector for each text, or None for each if the embedder fails.
 
-    Memories without a vector are found by their words, and get one at the next re-embedding.
+    Memories without a vector are found by their words, and are embedded in the background later.
     """
     try:
         return list(await embedder.embed(texts, role="passage"))
     except RecollectError as error:
-        _log.warning("%d texts are stored without vectors for now: %s", len(texts), error)
+        _log.warning("%d texts are stored without vectors until they are embedded again: %s", len(texts), error)
         return [None] * len(texts)
 
 

@@ -25,7 +25,7 @@ from recollect.write.operations import SCHEMA, Operation, OperationParser, memor
 
 @dataclass(frozen=True, slots=True)
 class ExtractionMode:
-    """The part of the prompt that a mode brings, and the categories it keeps (empty: all)."""
+    """The mode's part of the prompt, and the categories it stores (empty: all)."""
 
     text: str
     categories: frozenset[Category]
@@ -42,9 +42,9 @@ def load_modes() -> dict[str, ExtractionMode]:
 
 
 def get_extraction_mode(name: str) -> ExtractionMode:
-    """Return a mode, or raise an InvalidInput that lists the modes."""
+    """Return the mode of that name, or raise InvalidInput."""
     if name not in load_modes():
-        raise InvalidInput(f"there is no interaction mode {name!r}; the modes are {', '.join(load_modes())}")
+        raise InvalidInput(f"`mode` must be one of {', '.join(load_modes())}, got {name!r}")
     return load_modes()[name]
 
 
@@ -55,7 +55,7 @@ MAX_REASONS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """Limits of what is stored, and of one call."""
+    """Minimum scores and maximum number of the facts of a batch, and limits of the LLM call."""
 
     min_importance: float = 0.2
     min_confidence: float = 0.4
@@ -85,7 +85,7 @@ class ExtractionPrompt:
 
 
 async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits: ExtractionLimits) -> Extraction:
-    """Ask the model once for the operations that the batch calls for."""
+    """Ask the model for operations on the memories, and return the checked facts."""
     style = get_extraction_mode(mode)
     if not batch.turns:
         return Extraction(cost=LlmCost(model=chat.model))
@@ -130,7 +130,7 @@ def build_prompt(
 def _filter_facts(
     facts: Sequence[ExtractedFact], mode: ExtractionMode, limits: ExtractionLimits
 ) -> tuple[list[ExtractedFact], list[str]]:
-    """Return the facts that pass the mode and the limits, and why the others do not."""
+    """Return the facts that the mode and the limits admit, and the reasons why others are dropped."""
     accepted: list[ExtractedFact] = []
     reasons: list[str] = []
     for fact in facts:
@@ -139,7 +139,7 @@ def _filter_facts(
         elif fact.target is None and fact.confidence < limits.min_confidence and not fact.doubts:
             reason = f"confidence {fact.confidence:g} is below {limits.min_confidence:g}"
         elif mode.categories and fact.category not in mode.categories:
-            reason = f"category {fact.category} is not kept in this mode"
+            reason = f"category {fact.category} is not stored in this mode"
         else:
             accepted.append(fact)
             continue

@@ -1,6 +1,10 @@
-"""Turn a batch of turns into changes for the ledger; nothing is written here.
+"""Turn a batch of turns into changes for the ledger; `remember.py` applies them.
 
-Steps: screen, find related memories, extract with one LLM call and check, or select without an LLM; then reconcile.
+1. `screen.py` cleans the turns and stops at small talk.
+2. With an LLM, `related.py` finds the stored memories that the turns may change, `extract.py` asks for operations on
+   them in one call, and `check.py` checks the answer. Without one, `select.py` selects statements of the user.
+3. `redact.py` removes secrets from the facts.
+4. `reconcile.py` compares the facts with the stored memories: add, supersede, end, or add evidence.
 """
 
 from __future__ import annotations
@@ -35,10 +39,10 @@ EXTRACTION_AUTHOR = "extraction"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionConfig:
-    """How turns are learned from; `by` is "llm", "selector", or "off" for not at all.
+    """How to extract facts: `by` is "llm", "selector", or "off".
 
-    A `small` LLM only adds to what the selector finds. The LLM is not asked if the probability that a message states
-    anything worth remembering is below `ask_threshold`.
+    A `small` LLM only adds to the facts of the selector. The LLM is not asked if the selector's best probability for
+    a statement is below `ask_threshold`.
     """
 
     by: str = "selector"
@@ -52,58 +56,58 @@ class ExtractionConfig:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedChanges:
-    """The changes that a batch calls for, and the LLM usage to record."""
+    """The changes to apply for a batch, and the LLM usage to record with them."""
 
     changes: tuple[Change, ...] = ()
-    spent: tuple[ModelUsage, ...] = ()
+    usage: tuple[ModelUsage, ...] = ()
 
 
 async def extract_changes(
     scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
 ) -> tuple[ExtractedChanges, dict[str, Any]]:
-    """Return the changes that the batch calls for, and a report that becomes the job's result."""
+    """Return the changes for a batch of turns, and a report, which becomes the result of the job."""
     screened = screen(batch.turns, before=batch.context)
-    reason = screened.reason if batch.turns else "everything that was said had been learned from before"
+    reason = screened.reason if batch.turns else "all turns were processed before"
     report: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
     if not screened.has_content:
         return ExtractedChanges(), report
     batch = replace(batch, turns=tuple(screened.turns), context=tuple(screen(batch.context).turns))
     with span("recollect.extract") as traced:
         batch, extraction, method = await _extract(scope, batch, deps, config)
-        spent = extraction.cost.usage(scope.user, "extract")
+        usage = extraction.cost.usage(scope.user, "extract")
         if extraction.error is not None:
-            if spent:
-                await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR), effects=spent)
+            if usage:
+                await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR), effects=usage)
             raise extraction.error
         facts, secrets = drop_secret_facts(extraction.facts)
         extraction = replace(extraction, facts=tuple(facts), rejected=(*extraction.rejected, *secrets))
         traced.set_attributes({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.cost.calls})
-    async with record_cost_on_error(deps.ledger, scope, lambda: spent, by=Author(EXTRACTION_AUTHOR)):
+    async with record_cost_on_error(deps.ledger, scope, lambda: usage, by=Author(EXTRACTION_AUTHOR)):
         with span("recollect.reconcile") as traced:
             result = await _reconcile(scope, batch, extraction, deps, config)
             traced.set_attributes({"changes": len(result.changes)})
-    doubtful = [f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]
+    unverified = [f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]
     reasons = {
         "dropped": extraction.rejected,
-        "unverified": doubtful,
+        "unverified": unverified,
         "decisions": [each.description for each in result.decisions],
     }
-    # The reasons quote what a model wrote, so secrets are removed before they are stored.
+    # The reasons quote the model, so secrets are removed before they are stored.
     report |= {"by": method, **{name: [redact(each).text for each in texts] for name, texts in reasons.items()}}
-    return ExtractedChanges(result.changes, tuple(spent)), report
+    return ExtractedChanges(result.changes, tuple(usage)), report
 
 
 async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig) -> tuple[Batch, Extraction, str]:
     """Return the batch with its related memories, the facts, and the method that found them."""
     method = config.by
-    if method == "llm" and (refusal_reason := await quota_exceeded_reason(deps.ledger, scope.user, config.allowance)):
-        method = f"selector, since {refusal_reason}"
+    if method == "llm" and (quota_reason := await quota_exceeded_reason(deps.ledger, scope.user, config.allowance)):
+        method = f"selector, since {quota_reason}"
     if deps.chat is None or method != "llm":
         return batch, _select(batch.turns, config), method
-    # The selector was trained on statements about the user, so it cannot screen documents and tasks.
-    screens = config.ask_threshold > 0 and config.mode in ("chat", "profile")
-    if screens and not may_contain_facts(batch.turns, threshold=config.ask_threshold):
-        reason = "nothing was said that is worth remembering; the LLM was not asked"
+    # The selector was trained on statements about the user, so it cannot judge documents and tasks.
+    may_skip_llm = config.ask_threshold > 0 and config.mode in ("chat", "profile")
+    if may_skip_llm and not may_contain_facts(batch.turns, threshold=config.ask_threshold):
+        reason = "no statement is worth remembering; the LLM was not asked"
         return batch, Extraction(rejected=(reason,)), method
     if config.small:
         selected = _select(batch.turns, config)
@@ -117,6 +121,7 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
 
 
 def _select(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
+    """Return the facts that the built-in selector finds and the limits admit."""
     limits = config.limits
     facts = [
         fact
@@ -129,7 +134,7 @@ def _select(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
 async def _reconcile(
     scope: Scope, batch: Batch, extraction: Extraction, deps: Deps, config: ExtractionConfig
 ) -> ReconcileResult:
-    """Return the changes that the facts make to the stored memories, with their vectors."""
+    """Return the changes of the facts to the stored memories, with vectors."""
     facts = extraction.facts
     if not facts:
         return ReconcileResult()

@@ -28,7 +28,7 @@ _TEXT_OR_NULL = {"type": ["string", "null"]}
 _FIELDS: Mapping[str, Any] = {
     "op": {"type": "string", "enum": [str(op) for op in FactOp]},
     "memory": {"type": ["integer", "null"]},
-    # The evidence before the words: what a model writes first guides what it writes next.
+    # Evidence precedes content: what a model writes first guides what it writes next.
     "lines": {"type": "array", "items": {"type": "integer"}},
     "content": {"type": "string"},
     "type": {"type": "string", "enum": list(_TYPES)},
@@ -57,7 +57,7 @@ SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 
-# Names that models and the design documents use for the same things.
+# Other names that models use for the same fields.
 _LISTS = ("operations", "memories", "facts", "memory", "decisions", "items", "results", "data")
 _CONTENTS = ("content", "text", "fact", "statement", "memory", "says")
 _LINES = ("lines", "line", "turns", "turn", "evidence", "sources", "source")
@@ -74,10 +74,7 @@ _EMPTY_WORDS = ("null", "none", "n/a", "unknown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation of an answer, of the right types; `memory` and `lines` are numbers of what the model was shown.
-
-    `op` is None for an explicit NONE.
-    """
+    """One operation of an answer; `memory` and `lines` are numbers in the prompt, `op` is None for a NONE."""
 
     op: FactOp | None
     content: str
@@ -96,16 +93,16 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class OperationParser:
-    """Parses answers to a prompt with so many lines and memories, both numbered from 1."""
+    """Parses answers to a prompt with the given numbers of lines and memories, which are numbered from 1."""
 
     line_count: int
     memory_count: int
 
     def parse(self, answer: object) -> Partial[tuple[Operation, ...]]:
-        """Return the operations and what is wrong with the others; InvalidAnswer if there is no list of them.
+        """Return the operations and complaints about invalid ones; raise InvalidAnswer if there is no list of them.
 
-        An operation that cites an unknown line or memory is complained about, so that the model is asked once more,
-        and still returned: what it says is kept as a new memory if the second answer is no better.
+        An operation that cites an unknown line or memory is returned with a complaint: the model is asked once more,
+        and if the second answer is no better, the operation adds a new memory.
         """
         operations: list[Operation] = []
         complaints: list[str] = []
@@ -159,7 +156,7 @@ def _parse_operation(item: object) -> Operation | None:
     op = _parse_op(item)
     content = _content(item)
     has_words = any(char.isalnum() for char in content)
-    # Half of a long text could say the opposite of it, so it is not cut. An end or a NONE may come without words.
+    # A long text is not shortened, since half of it could say the opposite. An end or a NONE may have no words.
     if len(content) > MAX_CONTENT_CHARS or (not has_words and op not in (FactOp.END, None)):
         return None
     type_, category = _parse_kind(item)
@@ -203,13 +200,13 @@ def _content(item: Mapping[Any, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return the words on one line; nothing for other types and for words that mean nothing."""
+    """Return a text on one line; empty for other types and for words such as "none"."""
     text = " ".join(normalise_invisible(repair_text(value)).split()) if isinstance(value, str) else ""
     return "" if text.casefold() in _EMPTY_WORDS else text
 
 
 def _parse_kind(item: Mapping[Any, Any]) -> tuple[MemoryType | None, Category]:
-    """Return type and category; a model that knows only one field for both may name either in either."""
+    """Return type and category; models confuse the two fields, so either may name either."""
     type_: MemoryType | None = None
     category: Category | None = None
     for name in ("category", "type"):
@@ -249,7 +246,7 @@ def _line_numbers(item: Mapping[Any, Any]) -> tuple[int, ...]:
 
 
 def _unit_number(value: object, default: float) -> float:
-    """Return a number from 0 to 1, also where a model counts to 10 or to 100 or says it in a word."""
+    """Return a number from 0 to 1, also from a scale to 10 or 100, or from a word such as "high"."""
     if isinstance(value, str):
         value = _LEVELS.get(value.strip().casefold(), value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -272,7 +269,7 @@ def turn_row(turn: Turn, max_chars: int) -> dict[str, object]:
 
 
 def memory_rows(records: Sequence[MemoryRecord], max_chars: int, *, with_keys: bool = False) -> str:
-    """Return the memories as lines of JSON, numbered from 1; nothing in the data can end the fence around them."""
+    """Return the memories as lines of JSON, numbered from 1; their text cannot end the fence around them."""
     lines = []
     for number, record in enumerate(records, 1):
         row: dict[str, object] = {"memory": number, "says": shorten(record.content, max_chars)}
@@ -284,7 +281,7 @@ def memory_rows(records: Sequence[MemoryRecord], max_chars: int, *, with_keys: b
 
 
 def operations_schema(*names: str) -> Mapping[str, Any]:
-    """Return the schema of the operations with these fields alone."""
+    """Return the schema of operations with only these fields."""
     operations = SCHEMA["properties"]["operations"]
     fields = {name: operations["items"]["properties"][name] for name in names}
     items = {**operations["items"], "properties": fields, "required": list(names)}

@@ -19,17 +19,17 @@ _log = logging.getLogger("recollect")
 
 
 def parse_messages(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Turn]:
-    """Return the turns of OpenAI-style messages; only those of user and assistant.
+    """Return the turns of OpenAI-style messages of user and assistant; other roles are ignored.
 
-    Characters that no store accepts are replaced, and an invalid time becomes now, since messages must not be
-    refused. A message with a `turn_id` becomes the turn of that id.
+    A chat must not fail, so characters that cannot be stored are replaced, and an invalid time becomes now. A
+    `turn_id` becomes the id of the turn.
     """
     at = now()
     return [turn for message in _message_list(messages) if (turn := _parse_turn(scope, message, at)) is not None]
 
 
 def has_turn_ids(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a message has a `turn_id`, so that it may be sent again."""
+    """Return whether a message has a `turn_id`, so that it may be a repetition."""
     return any(isinstance(message, Mapping) and "turn_id" in message for message in _message_list(messages))
 
 
@@ -71,7 +71,7 @@ def _turn_id(message: Mapping[str, Any]) -> str:
     if "turn_id" not in message:
         return new_id()
     if not (id := validate_id(message["turn_id"], name="turn_id")):
-        raise InvalidInput("`turn_id` must not be empty; set it, or leave it out")
+        raise InvalidInput("`turn_id` must not be empty; set it or omit it")
     return id
 
 
@@ -82,5 +82,5 @@ def _parse_timestamp(message: Mapping[str, Any], at: datetime) -> datetime:
     try:
         return as_utc(message[name], name=name)
     except InvalidInput:
-        _log.warning("a message is stored with the time it was received: its %s is not a time", name)
+        _log.warning("`%s` of a message is not a time; the time of its arrival is stored", name)
         return at

@@ -1,4 +1,4 @@
-"""Separate the author's own words from text that they quote, paste, want processed, or role-play.
+"""Separate the author's own words from text that they quote, paste, submit for processing, or role-play.
 
 If the end of quoted text is unclear, it extends to the end of the turn: missing a statement of the author does less
 harm than attributing a page to them.
@@ -35,7 +35,7 @@ _CLOSING_TAG = re.compile(r"</([A-Za-z][\w-]{0,40})\s*>")
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 _QUOTE = re.compile(r"[\"“„«]([^\"”“„«»\n]*)[\"”“»]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
-# A title or a name has fewer words than what somebody says.
+# Fewer quoted words are a title or a name.
 _MIN_QUOTE_WORDS = 3
 # The maximum length of a line that announces quoted text.
 _MAX_ANNOUNCEMENT_CHARS = 200

@@ -1,13 +1,14 @@
 """Reconcile extracted facts with the stored memories: from facts to the changes that the ledger applies.
 
-The decision what a fact does was made by whoever extracted it (an LLM's operation, or a key). Here it is carried out
-once for each memory, exact repetitions are merged, and every fact that changes nothing is reported with its reason.
+The extractor has decided what a fact does (the operation of an LLM, or a key). This is carried out, at most once per
+memory; repetitions are merged, and every fact that changes nothing is reported with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 
 EXTRACTION_SOURCE = "extraction"
-# The maximum of a list in a memory.
+# The maximum length of a list in a memory.
 _MAX_EVIDENCE = 256
 _TRUST_RANKS = {Trust.NONE: 0, Trust.LOW: 1, Trust.HIGH: 2}
 # Below this cosine two statements without a word in common are about different things.
 _MAX_UNRELATED_COSINE = 0.15
-# An update shorter than this share of its memory, and without a new word, has lost something.
+# An update below this share of its memory's length, and without a new word, has lost information.
 _MIN_UPDATE_LENGTH = 0.5
 
 
 class FactOutcome(StrEnum):
-    """The outcome of a fact."""
+    """The effect of a fact on the stored memories."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -52,8 +53,8 @@ class FactOutcome(StrEnum):
 class ReconcileLimits:
     """Thresholds of merging, and the level of new memories.
 
-    `same_text` is a normalised Levenshtein similarity, `same_meaning` a cosine; 1 turns either off. Being said again
-    raises the importance by `repetition_bonus`. One batch ends at most `max_ends` memories.
+    `same_text` is a normalised Levenshtein similarity, `same_meaning` a cosine; 1 disables either. A merge raises the
+    importance by `repetition_bonus`. One batch ends at most `max_ends` memories.
     """
 
     same_text: float = 1.0
@@ -94,9 +95,9 @@ def reconcile(
     similarity: Mapping[tuple[str, str], float] | None = None,
     prompt_digest: str | None = None,
 ) -> ReconcileResult:
-    """Return the changes that the facts make to the memories near to them.
+    """Return the changes of the facts to the given memories.
 
-    `memories` must include those that have the facts' keys. `similarity` is the cosine of a fact's content and a
+    `memories` must include those with the keys of the facts. `similarity` is the cosine of a fact's content and a
     memory, by content and memory id.
     """
     reconciliation = _Reconciliation(scope, list(memories), limits, similarity or {}, prompt_digest)
@@ -106,17 +107,17 @@ def reconcile(
 
 
 def level_for(scope: Scope, limits: ReconcileLimits) -> Level:
-    """Return the level at which new memories live."""
+    """Return the level of new memories."""
     return Level.SESSION if limits.in_session and scope.session else scope.default_level
 
 
 def outranks(fact: ExtractedFact, record: MemoryRecord) -> bool:
-    """Return whether words of the fact's trust may change the memory."""
+    """Return whether the fact's trust suffices to change the memory."""
     return _TRUST_RANKS[fact.trust] >= _TRUST_RANKS[record.trust]
 
 
 def _one_value_per_key(facts: Sequence[ExtractedFact]) -> list[ExtractedFact]:
-    """Leave each key to the value that was said last; two values said at the same moment are no single trait."""
+    """Keep each key only on its latest value; on none if two values were stated at the same moment."""
     result = list(facts)
     for key in {fact.key for fact in facts if fact.key}:
         holders = [at for at, fact in enumerate(result) if fact.key == key and fact.op is not FactOp.END]
@@ -130,7 +131,7 @@ def _one_value_per_key(facts: Sequence[ExtractedFact]) -> list[ExtractedFact]:
 
 @dataclass(slots=True)
 class _Reconciliation:
-    """The changes so far; each memory changes once."""
+    """The changes so far; each memory changes at most once."""
 
     scope: Scope
     memories: list[MemoryRecord]
@@ -143,7 +144,7 @@ class _Reconciliation:
     replaced: set[str] = field(default_factory=set)
 
     def apply(self, fact: ExtractedFact) -> None:
-        """Carry out what one fact asks for."""
+        """Add the changes of one fact."""
         if fact.review:
             self._add(fact, f"waits for review: {fact.review}")
             return
@@ -162,11 +163,11 @@ class _Reconciliation:
             self._add_or_merge(fact, "no memory states it")
 
     def result(self) -> ReconcileResult:
-        """Return everything that was decided."""
+        """Return the changes and decisions."""
         return ReconcileResult((*self.updates.values(), *self.added.values()), tuple(self.decisions))
 
     def _refusal_reason(self, fact: ExtractedFact, target: MemoryRecord) -> str:
-        """Return why a fact cannot replace its target; what starts with "not applied" is not kept either."""
+        """Return why a fact cannot replace its target; with a reason that starts with "not applied" it is dropped."""
         if target.id in self.replaced:
             return "added, since its memory was changed already"
         if not outranks(fact, target):
@@ -196,13 +197,13 @@ class _Reconciliation:
     def _end(self, fact: ExtractedFact, target: MemoryRecord | None) -> None:
         target = target or self._key_holder(fact) or self._exact_match(fact)
         if target is not None and normalize(fact.content) == normalize(target.content):
-            # In the same words, it would state what is over.
+            # In the same words, the new record would state what has ended.
             fact = replace(fact, content="")
         ended = sum(each.outcome is FactOutcome.ENDED for each in self.decisions)
         if target is None or ended >= self.limits.max_ends:
             reason = "no memory states what is over" if target is None else f"{ended} memories were ended already"
             if fact.content:
-                # That something is over is worth knowing even if it was never stored.
+                # The end is worth remembering even if the beginning was never stored.
                 self._add_or_merge(replace(fact, key=None, value=None), reason)
             else:
                 self._record_decision(fact, FactOutcome.REJECTED, reason)
@@ -297,7 +298,7 @@ class _Reconciliation:
         return None
 
     def _merge_repeat(self, fact: ExtractedFact, record: MemoryRecord, reason: str, outcome: FactOutcome) -> None:
-        """Note that a memory was stated again: evidence is joined, confidence and importance may rise."""
+        """Record a repetition of a memory: join the evidence, raise confidence and importance."""
         self._record_decision(fact, outcome, reason)
         if not outranks(fact, record):
             return
@@ -354,8 +355,8 @@ class _Reconciliation:
         )
 
     @staticmethod
-    def _stated_at(fact: ExtractedFact) -> Any:
-        """Return when it was said, at the latest now: a memory is as old as the words it was learned from."""
+    def _stated_at(fact: ExtractedFact) -> datetime:
+        """Return the time of the statement, at the latest now."""
         return min(fact.said_at or now(), now())
 
     def _record_decision(self, fact: ExtractedFact, outcome: FactOutcome, reason: str) -> None:

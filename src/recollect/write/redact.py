@@ -22,7 +22,7 @@ from recollect.write.secret_detectors import PasswordDetector, find_account_numb
 _MARK_FORMAT = "[redacted: {kind}]"
 # The rest of a key after its prefix.
 _KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
-# A text without a word of this length holds no key.
+# A text without a word of this length contains no key.
 _MIN_KEY_CHARS = 16
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile(r"\d")
 # "process.env.TOKEN_2", "my-secret-key": names of secrets consist of words and numbers.
@@ -32,7 +32,7 @@ _PART = re.compile(r"[A-Za-z]++\d{0,3}+|\d++|")
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """The text with each secret replaced by its kind, and the kinds in order."""
+    """A text with each secret replaced by its kind, and the kinds in order."""
 
     text: str
     kinds: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class _SecretRule:
 def redact(text: str) -> Redacted:
     """Return the text without secrets.
 
-    Secrets with a known form are replaced first, since their kind tells more than the name before them.
+    Secrets with a known form are replaced first, since their kind is more specific than the name before them.
     """
     patterns = _secret_patterns()
     lower = text.lower()
@@ -253,7 +253,7 @@ def _is_secret_name(name: str) -> bool:
 
 _MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-# The minimum of words of a part of a sentence that says more than a secret: without one, and with one.
+# The minimum words of a clause that states more than a secret: without a secret in it, and with one.
 _MIN_WORDS = 3
 _MIN_CONTENT_WORDS = 2
 _REDACTOR = Redactor()
@@ -267,25 +267,25 @@ class _SecretStatementCues:
 
 
 def clean_model_text(text: str) -> str:
-    """Return a model's text as it may be stored."""
+    """Return a model's text without secrets, invisible characters and characters that cannot be stored."""
     return redact(normalise_invisible(repair_text(text))).text
 
 
 def drop_secret_facts(facts: Sequence[ExtractedFact]) -> tuple[list[ExtractedFact], list[str]]:
-    """Return the facts without secrets, and the reasons for dropping those that say nothing else."""
+    """Return the facts without secrets, and the reasons for dropping those that state nothing else."""
     accepted: list[ExtractedFact] = []
     dropped: list[str] = []
     for each in facts:
         clean = _redact_fact(each)
         if (each.content and not clean.content) or is_only_secret(clean.content):
-            dropped.append(f"it only says what a secret is: {clean.content}")
+            dropped.append(f"it only states a secret: {clean.content}")
         else:
             accepted.append(clean)
     return accepted, dropped
 
 
 def is_only_secret(text: str) -> bool:
-    """Return whether a redacted text says nothing but a secret."""
+    """Return whether a redacted text states nothing but a secret."""
     if not _MARK_PATTERN.search(text):
         return False
     return not any(map(_has_content, _secret_statement_cues().joins.split(text)))
@@ -304,7 +304,7 @@ def _redact_fact(fact: ExtractedFact) -> ExtractedFact:
 
 
 def _has_content(part: str) -> bool:
-    """Return whether a part of a sentence says more than a secret."""
+    """Return whether a clause states more than a secret."""
     cues = _secret_statement_cues()
     words = _WORD.findall(_MARK_PATTERN.sub(" ", part).lower())
     if not _MARK_PATTERN.search(part):

@@ -1,4 +1,4 @@
-"""Find the stored memories that new turns may repeat, change or end: chosen for recall rather than precision."""
+"""Find the stored memories that new turns may repeat, change or end; tuned for recall rather than precision."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 MAX_RELATED = 20
-# Of these, so many places are kept for keyed facts and standing instructions that nothing in the turns points to.
+# The places among them reserved for keyed facts and standing instructions, related or not.
 _MIN_PINNED = 4
 _PER_QUERY = 8
 _PER_STATEMENT = 3
 _MAX_QUERIES = 16
 _MAX_CHARS = 2_000
 _MAX_KEYED = 1_000
-# Shared words count as much as a cosine of the same size; what was said before counts less.
+# Weights of shared words, relative to the cosine, and of the preceding turns.
 _LEXICAL_WEIGHT = 1.0
 _CONTEXT_WEIGHT = 0.8
-# The log, files that a model wrote, and texts about whole conversations are no statements to reconcile with.
+# Turns, files, and texts about whole conversations are no statements to reconcile with.
 STATEMENTS: Filter = Not(
     Where("category", Op.IN, tuple(map(str, (Category.TURN, Category.FILE, Category.SUMMARY, Category.EPISODE))))
 )
@@ -99,7 +99,7 @@ async def _keyed_and_instructions(scope: Scope, ledger: Ledger) -> list[MemoryRe
 async def find_nearest_and_keyed(
     scope: Scope, vectors: Sequence[Vector | None], keys: Collection[str], deps: Deps
 ) -> list[MemoryRecord]:
-    """Return the memories nearest to each of some statements, and those that hold one of the keys."""
+    """Return the memories nearest to each vector, and those with one of the keys."""
     view = await deps.index.view(scope, STATEMENTS)
     rows: set[int] = set()
     for vector in vectors if view.count else ():

@@ -1,7 +1,7 @@
 """Screen turns: clean them, and decide whether there is anything to learn.
 
-Cleaning removes recalled context, invisible characters and secrets. What is left has content unless everything the
-user said is small talk; in doubt it has, since a needless extraction costs little and a lost fact is lost for good.
+Cleaning removes injected context, invisible characters and secrets. Turns have no content if every user turn is small
+talk or a question about the world. In doubt they have: a needless extraction costs less than a lost fact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recollect.read.strip_context import strip_context
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 from recollect.write.redact import redact
 
-# A longer text says more than a refusal.
+# A longer text is more than a refusal.
 _MAX_REFUSAL_CHARS = 400
 # Questions are searched for at the end of a turn.
 _QUESTION_CHARS = 400
@@ -31,7 +31,7 @@ _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The cleaned turns, whether they have content, and the reason."""
+    """The cleaned turns, whether they have content and why, and the kinds of redacted secrets."""
 
     turns: tuple[Turn, ...]
     has_content: bool
@@ -63,7 +63,7 @@ class _SmallTalkCues:
 def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
     """Clean turns, and decide whether there is anything to learn from them.
 
-    `before` are the turns right before them: a bare "yes" says something only after a question.
+    `before` are the preceding turns: a bare "yes" has content only after a question.
     """
     cleaned_turns: list[Turn] = []
     redacted: list[str] = []
@@ -73,13 +73,13 @@ def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
         if cleaned is not None:
             cleaned_turns.append(cleaned)
     has_content, reason = _check_content(cleaned_turns, before)
-    # A refusal is dropped: what an assistant cannot do is no fact about the user.
+    # Refusals of the assistant state no fact about the user.
     useful = tuple(turn for turn in cleaned_turns if turn.role is Role.USER or not is_refusal(turn.content))
     return Screened(useful, has_content, reason, tuple(redacted))
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether a text only says that an assistant will not or cannot do something."""
+    """Return whether a text is only an assistant's refusal."""
     if len(text) > _MAX_REFUSAL_CHARS:
         return False
     folded = fold_text(text.strip()).replace("\u2019", "'")
@@ -144,7 +144,7 @@ def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> 
 
 
 def _only_requests(text: str, words: Sequence[str]) -> bool:
-    """Return whether it is one short request without words about the user, and without numbers."""
+    """Return whether the text is one short request without words about the user and without numbers."""
     cues = _small_talk_cues()
     size = max((len(each) for each in cues.requests if tuple(words[: len(each)]) == each), default=0)
     is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= cues.max_request_words
@@ -182,7 +182,7 @@ def _asks_about_user(text: str) -> bool:
 
 
 def _is_one_question(text: str) -> bool:
-    """Return whether it is a single question and nothing else."""
+    """Return whether the text is a single question and nothing else."""
     text = text.strip()
     return len(_QUESTION_MARK.findall(text)) == 1 and text[-1] in "?\uff1f" and not _SENTENCE_END.search(text)
 

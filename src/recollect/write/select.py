@@ -1,13 +1,16 @@
-"""Keys for selected statements: a small table of patterns for traits that have one value at a time."""
+"""Select statements worth remembering without an LLM: two trained linear models and a table of keys.
+
+The first model cuts the user's sentences into statements, the second scores each statement with the probability that
+it is worth remembering, its category, and whether it corrects or ends something. `python -m evals.train_selector`
+trains both.
+"""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +24,7 @@ from recollect.model.turn import Role, Turn
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_features, hash_ngrams, load_model, tokenize
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.text.statement_dates import find_date, insert_date
+from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.quoted_text import ELIDED
 from recollect.write.sentences import Sentence, split_sentences
 
@@ -30,97 +34,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-MAX_KEYED_VALUE_CHARS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedValue:
-    """A key with its value, and the category of such statements."""
-
-    key: str
-    value: str
-    category: str
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyPattern:
-    key: str
-    category: str
-    capital: bool
-    expressions: tuple[re.Pattern[str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyPatterns:
-    patterns: tuple[_KeyPattern, ...]
-    value_end: re.Pattern[str]
-    not_value: re.Pattern[str]
-    keep: re.Pattern[str]
-    skip: re.Pattern[str]
-
-
-def find_key(statement: str) -> KeyedValue | None:
-    """Return the key and the value that a statement gives, if it matches one of the patterns."""
-    table = _key_patterns()
-    for pattern in table.patterns:
-        for expression in pattern.expressions:
-            if (match := expression.match(statement)) and (value := _clean_value(match["value"], pattern, table)):
-                return KeyedValue(pattern.key, value, pattern.category)
-    return None
-
-
-def explicit_request(sentence: str) -> str:
-    """Return what follows an explicit "remember that"; empty if the sentence has none."""
-    match = _key_patterns().keep.match(sentence)
-    return sentence[match.end() :].strip(" .") if match else ""
-
-
-def declines_memory(text: str) -> bool:
-    """Return whether the user asks not to have the message remembered."""
-    return _key_patterns().skip.search(text.replace("’", "'")) is not None
-
-
-def _clean_value(text: str, pattern: _KeyPattern, table: _KeyPatterns) -> str:
-    end = table.value_end.search(text)
-    value = (text[: end.start()] if end else text).strip(" .!,;:'\"")
-    if not value or len(value) > MAX_KEYED_VALUE_CHARS or table.not_value.match(value):
-        return ""
-    # A place or a company has a name; people who write in lower case name it in one or two words.
-    return (
-        value if not pattern.capital or value[0].isupper() or len(value.split()) <= 2 or not value.isascii() else ""
-    )
-
-
-@cache
-def _key_patterns() -> _KeyPatterns:
-    table = tomllib.loads((files(__package__) / "key_patterns.toml").read_text(encoding="utf-8"))
-    lead_in = "".join(table["lead_in"].split("\n"))
-
-    def anchored(expressions: list[str]) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(lead_in + expression, re.IGNORECASE) for expression in expressions)
-
-    return _KeyPatterns(
-        patterns=tuple(
-            _KeyPattern(each["key"], each["category"], each.get("capital", False), anchored(each["match"]))
-            for each in table["pattern"]
-        ),
-        value_end=re.compile("".join(table["value_end"].split("\n")), re.IGNORECASE),
-        not_value=re.compile("".join(table["not_value"].split("\n")), re.IGNORECASE),
-        keep=re.compile(lead_in + "(?:" + "|".join(table["keep"]["match"]) + ")", re.IGNORECASE),
-        skip=re.compile("|".join(table["skip"]["search"]), re.IGNORECASE),
-    )
-
-
 CATEGORIES = ("identity", "preference", "constraint", "instruction", "fact", "event", "procedure")
 CHANGES = ("correction", "ended")
 OUTPUTS = ("keep", *CATEGORIES, *CHANGES)
 CUT_BUCKETS = 1 << 15
 BUCKETS = 1 << 16
-# Probabilities from which on a sentence is cut and a statement kept; chosen by cross-validation when training.
+# Minimum probabilities of a cut, of a statement to keep, and of a correction or end; chosen by cross-validation.
 CUT_THRESHOLD = 0.4
 KEEP_THRESHOLD = 0.53
 CHANGE_THRESHOLD = 0.6
-# More statements than this in one message come from a list that was pasted.
+# More statements than this in one message come from a pasted list.
 MAX_STATEMENTS = 40
 
 _FOLDER = Path(__file__).parent
@@ -135,13 +58,29 @@ _OPENING_MARKS = '$€£¥#@"“(„«'
 _TRAILING = ",;:.-–—"
 _CONJUNCTIONS = frozenset("and but so und aber y pero et mais e ma mas en maar".split())
 _CONTEXT_TOKENS = 6
-# Beyond these, a longer message says nothing more about its statements.
+# Features of the length of a message are capped at these.
 _MANY_SENTENCES, _LONG_CHARS = 12, 1_500
+
+SELECTOR_SOURCE = "selector"
+_IMPORTANCE = {
+    "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
+    "procedure": 0.6,
+}  # fmt: skip
+# A date without a year is in the future, unless the statement is in the past tense.
+_PAST_TENSE = re.compile(
+    r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
+    r"|estuve|pasad[oa]|hier|était|dernier|dernière)\b|昨|上[周个]|了",
+    re.IGNORECASE,
+)
+# A statement that the user asks to remember is kept whatever its score.
+_REQUESTED_CONFIDENCE = 0.9
+# A statement with a key needs a lower probability.
+_KEYED_THRESHOLD = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class StatementSpan:
-    """A stretch of a message, with its place in its sentence and the sentence's place in the message."""
+    """A statement, its sentence, the tokens of the sentence, and its first and last token (exclusive)."""
 
     text: str
     sentence: Sentence
@@ -152,7 +91,10 @@ class StatementSpan:
 
 @dataclass(frozen=True, slots=True)
 class SelectedStatement:
-    """A statement worth remembering, how sure that is, its category, and "new", "correction" or "ended"."""
+    """A scored statement: the probability that it is worth remembering, its category, and its change.
+
+    `change` is "new", "correction" or "ended".
+    """
 
     text: str
     sentence: str
@@ -161,8 +103,73 @@ class SelectedStatement:
     change: str
 
 
+def select_facts(turns: Sequence[Turn]) -> list[ExtractedFact]:
+    """Return the facts in the user's turns; turns of the assistant are ignored."""
+    has_several_speakers = len({turn.name for turn in turns if turn.role is Role.USER}) > 1
+    facts: dict[str, ExtractedFact] = {}
+    for turn in turns:
+        if turn.role is not Role.USER or declines_memory(turn.content):
+            continue
+        for fact in _turn_facts(turn, name=turn.name if has_several_speakers else None):
+            facts.setdefault(fact.content.casefold(), fact)
+    return list(facts.values())
+
+
+def may_contain_facts(turns: Sequence[Turn], *, threshold: float) -> bool:
+    """Return whether a statement of the user may be worth remembering; if not, the LLM need not be asked."""
+    for turn in turns:
+        if turn.role is not Role.USER:
+            continue
+        scored = score_statements(turn.content)
+        # A message without statements, such as one that is all quotation, is for the LLM to judge.
+        if not scored or any(each.confidence >= threshold or find_key(each.text) for each in scored):
+            return True
+        if any(explicit_request(each.text) for each in split_sentences(turn.content)):
+            return True
+    return False
+
+
+def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
+    requests = [request for sentence in split_sentences(turn.content) if (request := explicit_request(sentence.text))]
+    for request in requests:
+        yield build_fact(SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new"), turn, name=name)
+    chosen = [each for each in score_statements(turn.content) if _passes_threshold(each)]
+    for selected in chosen[:MAX_STATEMENTS]:
+        if not any(selected.text in request for request in requests):
+            yield build_fact(selected, turn, name=name)
+
+
+def _passes_threshold(selected: SelectedStatement) -> bool:
+    threshold = _KEYED_THRESHOLD if find_key(selected.text) else KEEP_THRESHOLD
+    return selected.confidence >= threshold and not explicit_request(selected.sentence)
+
+
+def build_fact(selected: SelectedStatement, turn: Turn, *, name: str | None = None) -> ExtractedFact:
+    """Return the fact of a statement, with its key, if any, and with relative dates resolved."""
+    at = min(turn.said_at, now())
+    keyed = find_key(selected.text) if name is None and selected.change != "ended" else None
+    category = keyed.category if keyed else selected.category
+    day = find_date(selected.text, at=at, ahead=not _PAST_TENSE.search(selected.text))
+    content = insert_date(selected.text, day) if day else selected.text
+    content = f"{content[:1].upper()}{content[1:]}"
+    return ExtractedFact(
+        content=f"{name}: {content}" if name else content,
+        category=Category.FACT if category == "procedure" else Category(category),
+        type=MemoryType.PROCEDURAL if category == "procedure" else None,
+        key=keyed.key if keyed else None,
+        value=keyed.value if keyed else None,
+        importance=_IMPORTANCE[category],
+        confidence=round(selected.confidence, 2),
+        said_at=turn.said_at,
+        occurred_at=day.start if day else None,
+        evidence=(turn.id,),
+        correction=selected.change == "correction" or keyed is not None,
+        source=SELECTOR_SOURCE,
+    )
+
+
 def score_statements(text: str) -> list[SelectedStatement]:
-    """Return every statement of a message, in order, with how likely it is worth remembering."""
+    """Return every statement of a message, in order, with its scores."""
     author_sentences = split_sentences(text)
     if not (statements := [statement for sentence in author_sentences for statement in cut(sentence)]):
         return []
@@ -190,7 +197,7 @@ def _probability(logit: float) -> float:
 
 
 def cut(sentence: Sentence) -> list[StatementSpan]:
-    """Split a sentence into statements where the cutting model sees a boundary."""
+    """Split a sentence into statements at the boundaries that the cutting model predicts."""
     spans = token_spans(sentence.text)
     tokens = [fold_token(sentence.text[start:end]) for start, end in spans]
     if len(tokens) < 2:
@@ -204,7 +211,7 @@ def cut(sentence: Sentence) -> list[StatementSpan]:
 def statements_between(
     sentence: Sentence, spans: Sequence[tuple[int, int]], tokens: Sequence[str], cuts: Sequence[int]
 ) -> list[StatementSpan]:
-    """Return the stretches between the cuts, without punctuation around them."""
+    """Return the statements between the cuts, without conjunctions and punctuation around them."""
     statements: list[StatementSpan] = []
     edges = [0, *cuts, len(tokens)]
     for first, last in pairwise(edges):
@@ -222,17 +229,17 @@ def statements_between(
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
-    """Return where the words and marks of a text stand."""
+    """Return the start and end of each word and punctuation mark of a text."""
     return [match.span() for match in _TOKEN.finditer(text)]
 
 
 def fold_token(token: str) -> str:
-    """Return a token as features see it."""
+    """Return a token in lower case with digits as 0, as in features."""
     return re.sub(r"\d", "0", token.casefold().replace("’", "'"))
 
 
 def cut_input(tokens: Sequence[str], at: int) -> TextInput:
-    """Return the features of the gap before token `at`: the words around it and how far the ends are."""
+    """Return the features of the gap before token `at`: the tokens around it and the distances to both ends."""
     count = len(tokens)
     around = {
         off: tokens[at + off] if 0 <= at + off < count else "\x02" if at + off < 0 else "\x03" for off in range(-4, 4)
@@ -281,7 +288,7 @@ def build_inputs(
         }
         after = author_sentences[place + 1].is_question if place + 1 < len(author_sentences) else False
         named = (
-            *(_is_question(statement.text), statement.sentence.is_question),
+            *(Sentence(statement.text).is_question, statement.sentence.is_question),
             *(bool(_FIRST_PERSON.search(each)) for each in (statement.text, statement.sentence.text)),
             *(np.log1p(end - start) - 2, start == 0, end >= len(tokens) - 1, np.log1p(len(tokens)) - 2.5),
             *(place == 0, place == len(author_sentences) - 1, np.log1p(min(len(author_sentences), _MANY_SENTENCES))),
@@ -303,10 +310,6 @@ def _message_features(text: str) -> tuple[float, ...]:
     )
 
 
-def _is_question(text: str) -> bool:
-    return text.rstrip(" \"'”’)]").endswith(("?", "？"))
-
-
 @cache
 def _cutter() -> LinearTextModel:
     return load_model(_FOLDER / "selector_cuts.npz")
@@ -320,85 +323,3 @@ def _selector() -> LinearTextModel:
 @cache
 def _embedder() -> StaticEmbedder:
     return StaticEmbedder()
-
-
-SELECTOR_SOURCE = "selector"
-_IMPORTANCE = {
-    "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
-    "procedure": 0.6,
-}  # fmt: skip
-# A day without a year lies ahead, unless something happened on it.
-_PAST_TENSE = re.compile(
-    r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
-    r"|estuve|pasad[oa]|hier|était|dernier|dernière)\b|昨|上[周个]|了",
-    re.IGNORECASE,
-)
-# What the user asks to have remembered is kept, however unlikely the selector finds it.
-_REQUESTED_CONFIDENCE = 0.9
-# What has the form of a keyed fact needs less support from the selector.
-_KEYED_THRESHOLD = 0.2
-
-
-def select_facts(turns: Sequence[Turn]) -> list[ExtractedFact]:
-    """Return what the user's turns state that is worth remembering; an assistant's turns state nothing."""
-    has_several_speakers = len({turn.name for turn in turns if turn.role is Role.USER}) > 1
-    facts: dict[str, ExtractedFact] = {}
-    for turn in turns:
-        if turn.role is not Role.USER or declines_memory(turn.content):
-            continue
-        for fact in _turn_facts(turn, name=turn.name if has_several_speakers else None):
-            facts.setdefault(fact.content.casefold(), fact)
-    return list(facts.values())
-
-
-def may_contain_facts(turns: Sequence[Turn], *, threshold: float) -> bool:
-    """Return whether some statement of the user's may be worth remembering: the LLM need not be asked otherwise."""
-    for turn in turns:
-        if turn.role is not Role.USER:
-            continue
-        scored = score_statements(turn.content)
-        # What cannot be scored, such as a message that is all quotation, is for the LLM to judge.
-        if not scored or any(each.confidence >= threshold or find_key(each.text) for each in scored):
-            return True
-        if any(explicit_request(each.text) for each in split_sentences(turn.content)):
-            return True
-    return False
-
-
-def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
-    requests = [request for sentence in split_sentences(turn.content) if (request := explicit_request(sentence.text))]
-    for request in requests:
-        yield build_fact(SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new"), turn, name=name)
-    chosen = [each for each in score_statements(turn.content) if _passes_threshold(each)]
-    for selected in chosen[:MAX_STATEMENTS]:
-        if not any(selected.text in request for request in requests):
-            yield build_fact(selected, turn, name=name)
-
-
-def _passes_threshold(selected: SelectedStatement) -> bool:
-    threshold = _KEYED_THRESHOLD if find_key(selected.text) else KEEP_THRESHOLD
-    return selected.confidence >= threshold and not explicit_request(selected.sentence)
-
-
-def build_fact(selected: SelectedStatement, turn: Turn, *, name: str | None = None) -> ExtractedFact:
-    """Return a selected statement as a fact, with its key if it has one and its date resolved."""
-    at = min(turn.said_at, now())
-    keyed = find_key(selected.text) if name is None and selected.change != "ended" else None
-    category = keyed.category if keyed else selected.category
-    day = find_date(selected.text, at=at, ahead=not _PAST_TENSE.search(selected.text))
-    content = insert_date(selected.text, day) if day else selected.text
-    content = f"{content[:1].upper()}{content[1:]}"
-    return ExtractedFact(
-        content=f"{name}: {content}" if name else content,
-        category=Category.FACT if category == "procedure" else Category(category),
-        type=MemoryType.PROCEDURAL if category == "procedure" else None,
-        key=keyed.key if keyed else None,
-        value=keyed.value if keyed else None,
-        importance=_IMPORTANCE[category],
-        confidence=round(selected.confidence, 2),
-        said_at=turn.said_at,
-        occurred_at=day.start if day else None,
-        evidence=(turn.id,),
-        correction=selected.change == "correction" or keyed is not None,
-        source=SELECTOR_SOURCE,
-    )

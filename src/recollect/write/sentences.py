@@ -26,7 +26,7 @@ _CLOSES_QUOTE = re.compile(r"[\"”“»]\s*[.,;!?]?\s*$")
 
 
 def author_lines(text: str) -> Iterator[str]:
-    """Yield the lines that look like speech of the author; `text` is without marked quotations."""
+    """Yield the lines that look like the author's own prose; `text` has no marked quotations."""
     lines = text.splitlines()
     speakers = sum(_SPEAKER.match(line) is not None for line in lines)
     has_code = any(_CODE_START.match(line) for line in lines)
@@ -38,7 +38,7 @@ def author_lines(text: str) -> Iterator[str]:
         if fenced or not line.strip():
             continue
         if quoted or _opens_quote(line):
-            # A quotation goes on until a line ends with a closing mark.
+            # A quotation ends with a line that ends with a closing mark.
             quoted = not _CLOSES_QUOTE.search(line)
             continue
         if has_code and _INDENTED.match(line):
@@ -52,24 +52,24 @@ def _opens_quote(line: str) -> bool:
 
 
 def _is_code_or_quote(line: str) -> bool:
-    """Return whether the line looks like code, a log or a quote rather than speech."""
+    """Return whether the line looks like code, a log or a quote."""
     if _QUOTED_LINE.match(line) or _CODE_START.match(line) or _LOG_START.match(line):
         return True
     signs = sum(1 for _ in _CODE_SIGN.finditer(line))
     return signs >= 2 and signs * 15 > len(line)
 
 
-# A long message says what it is about in its first and last words; what lies between was pasted.
+# In a longer message only the beginning and the end are read: the middle of such messages is pasted text.
 _HEAD_CHARS = 3_000
 _TAIL_CHARS = 1_000
-# Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
+# A longer sentence is a list or a dump.
 _MAX_SENTENCE_CHARS = 600
-# Appended to a text to see whether what follows it is the author's.
+# Appended to a text to find out whether it ends within a quotation.
 _PROBE = "(and so on)"
 
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”」』）]*")
-# What stands before the first word and belongs to no sentence: broken characters, stars, pictures.
+# Marks before the first word that belong to no sentence: broken characters, stars, emoji.
 _BROKEN = "\ufffd"
 _JUNK = re.compile(r"[^\w\s\"'“”„«»‘’¿()\[\]{}<>$€£¥₹#@/\\+=~|-]+\s*")
 _WORD_BEFORE = re.compile(r"[\w.]{1,12}$")
@@ -77,23 +77,21 @@ _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st jr sr vs e.g i.e a.m p.m approx dept est inc ltd co fig vol bzw z.b d.h ca nr str usw sra "
     "srta av ej p.ej mme mlle".split()
 )
-# Steps that are numbered in one line: "To reset it: 1. Unplug it 2. Wait".
+# Steps numbered in one line: "To reset it: 1. Unplug it 2. Wait".
 _NUMBERING = re.compile(r":\s?1\.$|:\s?1\.\s.{1,200}\s[2-9]\.$")
 _MONTH_AFTER = re.compile(r"\s+(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
-_WORD = re.compile(r"[^\W\d_]+")
 _QUOTE = re.compile(r"[\"“„«]([^\"”“„«»]*)[\"”“»]")
 _QUOTE_SIGN = re.compile(r"[\"“„«]")
-# So many words in quotes are a title or a name; more are what somebody said.
+# More quoted words than this are speech; fewer are a title or a name.
 _MAX_TITLE_WORDS = 8
 _SPEECH = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence, with its words in lower case; `item` is how it was listed ("1.", "-"), if it was."""
+    """One sentence; `item` is its mark in a list ("1.", "-"), if it is in one."""
 
     text: str
-    words: frozenset[str]
     item: str = ""
 
     @property
@@ -102,13 +100,8 @@ class Sentence:
         return self.text.rstrip(" \"'”’)]").endswith(("?", "？"))
 
 
-def build_sentence(text: str, item: str = "") -> Sentence:
-    """The text as one sentence."""
-    return Sentence(text, frozenset(map(str.lower, _WORD.findall(text))), item)
-
-
 def split_sentences(text: str) -> list[Sentence]:
-    """The author's own sentences, in order. What is quoted inside one is left out, see ELIDED."""
+    """Return the author's own sentences, in order; ELIDED replaces quotations within one."""
     result: list[Sentence] = []
     for piece in _pieces(text):
         for line in author_lines(piece):
@@ -126,7 +119,7 @@ def _pieces(text: str) -> Iterator[str]:
         yield author_text(text)
         return
     head = text[:_HEAD_CHARS]
-    # Neither piece may begin or end within a sentence, or half of it would be taken for the whole.
+    # Neither piece may begin or end within a sentence: half a sentence may state the opposite.
     cut = max(head.rfind("\n"), head.rfind(". "), head.rfind("! "), head.rfind("? "))
     yield author_text(head[: cut + 1])
     tail = text[-_TAIL_CHARS:]
@@ -140,7 +133,7 @@ def _in_fence(text: str) -> bool:
 
 
 def _ends_in_quotation(head: str) -> bool:
-    """Return whether the head ends in a quotation, so that what follows may be one too."""
+    """Return whether the head ends within a quotation, which the rest may continue."""
     return not author_text(f"{head}\n{_PROBE}").endswith(_PROBE)
 
 
@@ -177,7 +170,7 @@ def _is_inside_sentence(line: str, end: re.Match[str]) -> bool:
 
 
 def _sentence_without_quotes(sentence: str, item: str) -> Sentence:
-    return build_sentence(_QUOTE.sub(_title_only, sentence) if _QUOTE_SIGN.search(sentence) else sentence, item)
+    return Sentence(_QUOTE.sub(_title_only, sentence) if _QUOTE_SIGN.search(sentence) else sentence, item)
 
 
 def _title_only(quote: re.Match[str]) -> str:

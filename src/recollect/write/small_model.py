@@ -1,7 +1,7 @@
 """Extract with a small local model: a short prompt, a bounded answer, and the selector as the main source.
 
-A small model finds statements that the selector misses, and invents others as readily. So its sentences only point
-to the user's statement with most of the same words, and that statement is stored as it was said.
+A small model finds statements that the selector misses, but also invents some. So its sentences only select the
+statement of the user that shares most words with them, and that statement is stored as the user wrote it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_SENTENCE_CHARS = 160
 MAX_TOKENS = 400
 CONFIDENCE = 0.6
 IMPORTANCE = 0.3
-# This share of the words of what the model wrote must stand in a statement, for that to be what it means.
+# The minimum share of the words of a model's sentence in the statement that it selects.
 MIN_SHARED = 0.5
 
 SCHEMA: Mapping[str, Any] = {
@@ -58,7 +58,7 @@ _COMMON = frozenset(terms_of("user name is has likes wants"))
 async def extract_with_small_model(
     turns: Sequence[Turn], selected: Extraction, *, chat: Chat, mode: str, limits: ExtractionLimits
 ) -> Extraction:
-    """Return what the selector found and what the model points to; a model that fails adds nothing."""
+    """Return the facts of the selector and those that the model adds; a model that fails adds none."""
     categories = get_extraction_mode(mode).categories
     user_turns = [turn for turn in turns if turn.role is Role.USER]
     if not user_turns or limits.min_confidence > CONFIDENCE or limits.min_importance > IMPORTANCE:
@@ -83,7 +83,7 @@ async def extract_with_small_model(
     if answer.error is not None:
         raise answer.error
     added, unused = _match_statements(answer.value or (), user_turns, selected.facts)
-    # Without the words: what a small model invents about people must not be stored anywhere.
+    # Without the sentences: what a small model invents about people must not be stored anywhere.
     reasons = [f"{unused} statements of the model are not in what the user said"] if unused else []
     return replace(
         selected,
@@ -95,10 +95,10 @@ async def extract_with_small_model(
 
 
 def _messages(user_turns: Sequence[Turn]) -> list[ChatMessage]:
-    """Return the prompt as a conversation: a small model imitates best what it is shown as its own answers."""
+    """Return the prompt as a conversation: small models imitate examples best if shown as their own answers."""
     user_turns = user_turns[-MAX_TURNS:]
     share = MAX_TALK_CHARS // len(user_turns)
-    # Each turn is one line of JSON: nothing that was said can begin a message of its own.
+    # Each turn is one line of JSON, so that its text cannot begin a new message.
     lines = "\n".join(f"user: {json.dumps(shorten(turn.content, share), ensure_ascii=False)}" for turn in user_turns)
     _, *parts = _ROLE.split(prompt("extract_small").fill(conversation=lines))
     return [{"role": role, "content": text.strip()} for role, text in zip(parts[::2], parts[1::2], strict=True)]
@@ -107,7 +107,7 @@ def _messages(user_turns: Sequence[Turn]) -> list[ChatMessage]:
 def _match_statements(
     operations: Sequence[Operation], user_turns: Sequence[Turn], selected: Sequence[ExtractedFact]
 ) -> tuple[list[ExtractedFact], int]:
-    """Return the unselected statements that the model's sentences point to, and how many point to none."""
+    """Return the facts that the model's sentences add, and the number of sentences without a statement."""
     sources = [
         (turn, each, set(terms_of(each.text))) for turn in user_turns for each in score_statements(turn.content)
     ]

@@ -1,8 +1,8 @@
 """Spill files: turns that were received while the ledger was unavailable.
 
-A file has a line of JSON for each turn. The process that appends to it has locked it; an unlocked file was left
-behind, and another process takes it over. An erased line is overwritten with spaces, also in locked files, which are
-only appended to.
+A file has a line of JSON for each turn. The process that appends to it locks it; an unlocked file is from a process
+that ended, and another one replays it. An erased line is overwritten with spaces, also in locked files: they are only
+appended to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REJECTED_SUFFIX = ".refused"
 
 @dataclass(frozen=True, slots=True)
 class SpilledTurn:
-    """A turn that waits for the ledger, as a message, and when it was received."""
+    """A turn that waits for the ledger, as a message, and the time of its arrival."""
 
     scope: Scope
     message: Mapping[str, Any]
@@ -83,10 +83,10 @@ def read_spilled_lines(path: Path) -> Iterator[SpilledLine]:
                 continue
             try:
                 if not raw.endswith(b"\n"):
-                    raise InvalidInput("it has no end")
+                    raise InvalidInput("no line end")
                 yield SpilledLine(at, len(raw), _parse_line(raw))
             except (ValueError, KeyError, TypeError, InvalidInput) as error:
-                _log.warning("%s: skipped a line of %d bytes that is cut off (%s)", path, len(raw), error)
+                _log.warning("%s: skipped an invalid line of %d bytes (%s)", path, len(raw), error)
 
 
 def _parse_line(raw: bytes) -> SpilledTurn:

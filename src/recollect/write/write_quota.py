@@ -50,8 +50,8 @@ class WriteQuota:
     def limit_message(self) -> str:
         """Return the error message of an exceeded quota."""
         return (
-            f"no more than {self._max_records:,} memories are kept for one user, including turns and forgotten "
-            "ones: erase some, or raise user_memories_most"
+            f"a user may have at most {self._max_records:,} memories, including turns and forgotten ones; "
+            "erase some, or raise user_memories_most"
         )
 
     async def admit(self, user: str, count: int) -> None:
@@ -123,7 +123,7 @@ class WriteQuota:
     def _on_count_done(self, user: str, task: asyncio.Task[_UserUsage]) -> None:
         self._counting.pop(user, None)
         if not task.cancelled() and isinstance(error := task.exception(), RecollectError):
-            _log.debug("the records of a user could not be counted: %s", error)
+            _log.debug("counting the records of a user failed: %s", error)
 
     async def close(self) -> None:
         """Cancel running counts."""

@@ -427,7 +427,7 @@ def test_records_over_the_quota_are_skipped_and_reported(
         moved = memory.admin.import_from(source, everyone=True)
         assert figures(moved) == figures(would)
         [(why, count)] = moved.left.items()
-        assert "no more than 5 memories" in why
+        assert "at most 5 memories" in why
         # Four boats and a bike; the fifth and the sixth boat come twice each.
         assert (moved.added, moved.present, count, moved.refused) == (5, 4, 4, 4)
         assert moved.named[0].where == "items.jsonl, line 5"

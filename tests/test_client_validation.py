@@ -130,7 +130,7 @@ def test_a_message_with_an_invalid_timestamp_is_stored(
     message = {"role": "user", "content": "I moved to Lisbon", "timestamp": bad}
     [turn] = memory.remember(message, user_id="a", session_id="s")
     assert abs((datetime.now(UTC) - turn.said_at).total_seconds()) < 60
-    assert "timestamp is not a time" in caplog.text
+    assert "`timestamp` of a message is not a time" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What remembering may cost, and who is told, through the whole of the write flow."""
+"""LLM calls of the write flow: how many there are, and that each is recorded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.remember_samples import (
 )
 
 
-def test_when_the_days_tokens_are_spent_the_selector_learns_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_when_the_daily_tokens_are_used_the_selector_extracts(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     with opened(tmp_path, llm, llm_user_tokens_a_day=1) as memory:
         assert say(memory, BIKE_MESSAGE)["by"] == "llm"
@@ -57,18 +57,16 @@ def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
         assert memory.jobs.get(last.job.id, user_id=ALEX).state == "done"
 
 
-@pytest.mark.parametrize(
-    "said", ["Hi!", "Hello there", "Thanks a lot!", "ok", "Good morning", "👍", "lol", "continue"]
-)
-def test_greetings_and_empty_talk_cost_no_call(tmp_path: Path, llm: ScriptedLLM, said: str) -> None:
+def test_small_talk_costs_no_call(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm) as memory:
-        say(memory, exchange(said, "Hello! How can I help you today?"))
+        for text in ("Hi!", "Hello there", "Thanks a lot!", "ok", "Good morning", "👍", "lol", "continue"):
+            say(memory, exchange(text, "Hello! How can I help you today?"))
         assert llm_requests(llm) == []
         assert memory.admin.usage(user_id=ALEX) == []
         assert facts(memory) == []
 
 
-def test_an_exchange_is_one_call_whatever_it_changes(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_an_exchange_costs_one_call_whatever_it_changes(tmp_path: Path, llm: ScriptedLLM) -> None:
     green = "User's bike is a green Cargo bike"
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     changes(llm, "green", "update", BIKE, green)
@@ -85,7 +83,7 @@ def test_an_exchange_is_one_call_whatever_it_changes(tmp_path: Path, llm: Script
         assert sum(each.tokens_in for each in memory.admin.usage(user_id=ALEX)) > 0
 
 
-def test_turns_are_there_at_once_and_the_model_is_not_waited_for(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_turns_are_stored_without_waiting_for_the_llm(tmp_path: Path, llm: ScriptedLLM) -> None:
     llm.stop()
     with opened(tmp_path, llm) as memory:
         remembered = memory.remember(exchange(BIKE_MESSAGE), **TALK)
@@ -102,7 +100,7 @@ def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLL
         assert len(memory.sessions.turns(**TALK)) == 2
 
 
-def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call(
+def test_when_the_daily_tokens_are_used_a_long_session_is_compressed_without_a_call(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
     with opened(tmp_path, llm, llm_user_tokens_a_day=1, compress_without_llm=True) as memory:
@@ -113,7 +111,7 @@ def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call
         assert len(llm_requests(llm)) == 1
 
 
-def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_the_cost_of_a_failed_attempt_is_recorded(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, llm_user_tokens_a_day=100) as memory:
         llm.default = "I would rather not."
         job = memory.remember(exchange("My name is Alex."), **TALK, wait=60.0).job
@@ -126,9 +124,7 @@ def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) 
         assert len(llm_requests(llm)) == 2
 
 
-def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
-    tmp_path: Path, llm: ScriptedLLM
-) -> None:
+def test_the_cost_of_a_turn_that_is_forgotten_meanwhile_is_recorded(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm) as memory:
 
         def forget_then_answer(request: RecordedRequest) -> str:
@@ -143,7 +139,7 @@ def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
         assert (spent.step, spent.calls, spent.tokens_in) == ("extract", 1, llm.stats.prompt_tokens)
 
 
-def test_what_was_asked_for_a_job_that_fails_afterwards_is_on_the_bill_once(
+def test_the_cost_of_a_job_that_fails_afterwards_is_recorded_once(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE))
@@ -163,7 +159,7 @@ def test_what_was_asked_for_a_job_that_fails_afterwards_is_on_the_bill_once(
         assert spent.tokens_in == llm.stats.prompt_tokens
 
 
-def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_the_cost_of_an_episode_of_a_cancelled_job_is_recorded(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, learn="rules") as memory:
 
         def cancel_then_answer(request: RecordedRequest) -> str:
@@ -180,14 +176,14 @@ def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_pat
         assert [each.category for each in memory.get_all(user_id=ALEX) if each.category == "episode"] == []
 
 
-def test_whoever_waits_does_not_wait_for_turns_that_may_never_come(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_waiting_for_a_job_does_not_wait_for_more_turns(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     with opened(tmp_path, llm, learn_every=10, learn_wait_s=30) as memory:
         say(memory, BIKE_MESSAGE)
         assert contents(facts(memory)) == [BIKE]
 
 
-def test_a_talk_of_more_turns_than_one_question_holds_is_learned_to_its_end(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_a_session_with_more_turns_than_a_batch_is_processed_to_its_end(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE, turns=[]))
     with opened(tmp_path, llm, learn_every=1000, compress_every=0) as memory:
         messages = [message for number in range(60) for message in exchange(f"I moved box {number} to the attic.")]

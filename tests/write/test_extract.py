@@ -1,4 +1,4 @@
-"""A model that goes wrong while it extracts."""
+"""Extraction with an LLM: malformed answers, the parser of operations, and the related memories in the prompt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.llm_faults import (
 )
 from tests.support.remember_samples import ALEX, llm_requests, opened, say
 
-# What models put around the list that they were asked for.
+# Wrappers that models put around the list of operations.
 WRAPPED: dict[str, Callable[[list[dict[str, Any]]], str]] = {
     "json-lines": lambda some: "\n".join(map(json.dumps, some)),
     "fenced-lines": lambda some: "Here:\n```json\n" + ",\n".join(map(json.dumps, some)) + "\n```",
@@ -43,7 +43,7 @@ WRAPPED: dict[str, Callable[[list[dict[str, Any]]], str]] = {
 
 
 class TestMisbehaviour:
-    """Each way a model goes wrong, over real HTTP: what can be kept is kept, the rest is for the job to repeat."""
+    """Failures of models over real HTTP: usable parts are used, and other failures can be retried."""
 
     @pytest.mark.parametrize(
         "name",
@@ -52,14 +52,14 @@ class TestMisbehaviour:
             "think_before_json", "only_in_reasoning",
         ],
     )  # fmt: skip
-    async def test_the_fact_is_kept_with_one_call(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
+    async def test_the_fact_is_extracted_with_one_call(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
         llm.reply(malformed_reply(name))
         done = await run(chat, turn(HAWAII))
         assert [(each.content, each.evidence) for each in done.facts] == [(BUDGET, ("t1",))]
         assert done.cost.calls == 1
 
     @pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
-    async def test_what_is_wrapped_is_kept_with_one_call(
+    async def test_wrapped_operations_are_extracted_with_one_call(
         self, llm: ScriptedLLM, chat: OpenAIChat, wrap: Callable[[list[dict[str, Any]]], str]
     ) -> None:
         both = ["User likes tea", "User plays chess"]
@@ -67,7 +67,7 @@ class TestMisbehaviour:
         done = await run(chat, turn("I like tea and I play chess"))
         assert ([each.content for each in done.facts], done.cost.calls, done.rejected) == (both, 1, ())
 
-    async def test_of_lines_of_which_one_is_broken_the_others_are_kept_and_it_is_said(
+    async def test_valid_lines_are_used_and_the_broken_one_is_reported(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
         both = ["User likes tea", "User plays chess"]
@@ -77,27 +77,25 @@ class TestMisbehaviour:
         assert ([each.content for each in done.facts], done.cost.calls) == (both, 2)
         assert "a part of it is lost" in str(done.rejected)
 
-    async def test_of_a_draft_and_an_answer_in_two_lines_the_answer_counts(
-        self, llm: ScriptedLLM, chat: OpenAIChat
-    ) -> None:
+    async def test_of_two_answers_the_last_counts(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         draft, answer = ({"memories": [claim(each)]} for each in ("User likes tea", "User plays chess"))
         llm.reply(f"{json.dumps(draft)}\n{json.dumps(answer)}")
         done = await run(chat, turn("I like tea and I play chess"))
         assert [each.content for each in done.facts] == ["User plays chess"]
 
-    async def test_a_complaint_of_the_server_is_no_answer(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_an_error_of_the_server_is_no_answer(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply_json({"error": {"memories": [claim("User likes tea")]}}).reply_json({"memories": []})
         done = await run(chat, turn("I like tea"))
         assert (done.facts, done.cost.calls) == ((), 2)
 
     @pytest.mark.parametrize("name", ["empty", "null", "cut_off", "wrong_types", "html_page", "ten_megabytes"])
-    async def test_the_fact_is_kept_by_the_second_call(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
+    async def test_the_second_call_extracts_the_fact(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
         llm.reply(malformed_reply(name)).reply_json({"memories": [claim(BUDGET)]})
         done = await run(chat, turn(HAWAII))
         assert ([each.content for each in done.facts], done.cost.calls) == ([BUDGET], 2)
 
     @pytest.mark.parametrize("name", ["empty", "null", "cut_off", "wrong_types", "html_page", "ten_megabytes"])
-    async def test_what_stays_broken_can_be_tried_again(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
+    async def test_two_unusable_answers_can_be_retried(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
         llm.reply(malformed_reply(name)).reply(malformed_reply(name))
         done = await run(chat, turn(HAWAII))
         assert isinstance(done.error, BrokenAnswer)
@@ -105,7 +103,7 @@ class TestMisbehaviour:
         assert done.cost.calls == 2
 
     @pytest.mark.parametrize("name", [name for name in MALFORMED_ANSWERS if name != "lone_surrogate"])
-    async def test_what_was_not_said_is_doubtful_and_says_why(
+    async def test_unverified_facts_have_doubts_and_lower_confidence(
         self, llm: ScriptedLLM, chat: OpenAIChat, name: str
     ) -> None:
         llm.reply(malformed_reply(name)).reply_json({"memories": []})
@@ -113,7 +111,7 @@ class TestMisbehaviour:
         assert all(each.confidence <= 0.7 and each.doubts for each in done.facts if "number" not in each.content)
 
     @pytest.mark.parametrize("fault", [html_page(), no_body(), truncated()], ids=lambda fault: fault.name)
-    async def test_a_page_or_half_a_body_is_asked_for_again(
+    async def test_an_html_page_or_a_truncated_body_is_requested_once_more(
         self, llm: ScriptedLLM, chat: OpenAIChat, fault: Fault
     ) -> None:
         llm.reply_json({"memories": [claim(BUDGET)]})
@@ -121,7 +119,7 @@ class TestMisbehaviour:
         assert len((await run(chat, turn(HAWAII))).facts) == 1
 
     @pytest.mark.parametrize("fault", [reset(), http_error(503), trickle(0.05)], ids=lambda fault: fault.name)
-    async def test_a_line_that_stays_bad_is_an_error_that_can_be_tried_again(
+    async def test_a_failing_connection_is_a_retryable_error(
         self, llm: ScriptedLLM, chat: OpenAIChat, fault: Fault
     ) -> None:
         llm.fault(fault, times=None)
@@ -129,33 +127,33 @@ class TestMisbehaviour:
             await run(chat, turn(HAWAII), timeout_s=0.5)
         assert raised.value.retryable
 
-    async def test_the_whole_part_of_two_cut_off_answers_is_kept(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_the_complete_part_of_a_cut_off_answer_is_used(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         cut = json.dumps({"memories": [claim(BUDGET), claim("The user plans a trip to Hawaii")]})[:-60]
         llm.reply(cut).reply("I cannot do that")
         done = await run(chat, turn(HAWAII))
         assert done.facts[0].content == BUDGET
         assert any(reason.startswith("salvaged: ") for reason in done.rejected)
 
-    async def test_one_broken_claim_does_not_lose_the_others(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_one_invalid_operation_does_not_affect_the_others(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         broken = {"memories": [claim(BUDGET), {"content": 7}, 5, None]}
         llm.reply_json(broken).reply_json(broken)
         done = await run(chat, turn(HAWAII))
         assert [each.content for each in done.facts] == [BUDGET]
         assert "operations[1] has no content" in llm.calls("chat")[1].text
 
-    async def test_a_reasoning_model_that_thinks_too_long_gets_room(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_a_cut_off_reasoning_model_gets_more_tokens(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply(ScriptedReply("<think>Let me see, a budget of", finish_reason="length"))
         llm.reply(ScriptedReply(json.dumps({"memories": [claim(BUDGET)]}), reasoning="A budget."))
         done = await run(chat, turn(HAWAII), max_tokens=50)
         assert [each.content for each in done.facts] == [BUDGET]
         assert [call.json["max_tokens"] for call in llm.calls("chat")] == [50, 200]
 
-    async def test_an_endpoint_without_schemas_will_do(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_an_endpoint_without_schemas_is_supported(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.fault(http_error(400, {"error": {"message": "response_format is not supported"}}))
         llm.reply(tool_calls=[ToolCall("memories", {"memories": [claim(BUDGET)]})])
         assert [each.content for each in (await run(chat, turn(HAWAII))).facts] == [BUDGET]
 
-    async def test_a_turn_that_commands_the_extractor_changes_nothing_by_itself(
+    async def test_a_turn_that_instructs_the_extractor_has_no_effect_by_itself(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
         """Even a model that obeys can only make claims about what was said."""
@@ -182,7 +180,7 @@ def parse(answer: object, *, lines: int = 3, memories: int = 5) -> list[Operatio
     return list(OperationParser(lines, memories).parse(answer).value)
 
 
-def test_a_complete_operation() -> None:
+def test_a_complete_operation_is_parsed() -> None:
     [results] = parse({"operations": [FULL]})
     assert (results.op, results.memory, results.lines) == (FactOp.UPDATE, 2, (1,))
     assert (results.category, results.type, results.key, results.value) == (
@@ -212,7 +210,7 @@ def test_an_empty_list_is_an_answer() -> None:
         ),
     ],
 )
-def test_the_shapes_of_the_documents_are_understood(answer: object, expected: tuple[FactOp, str]) -> None:
+def test_other_formats_of_operations_are_parsed(answer: object, expected: tuple[FactOp, str]) -> None:
     [results] = parse(answer)
     assert (results.op, results.content) == expected
 
@@ -247,7 +245,7 @@ def test_no_list_of_operations_is_an_invalid_answer(answer: object) -> None:
 @pytest.mark.parametrize(
     ("said", "share"), [("high", 0.8), (8, 0.8), ("90", 0.9), (True, 0.5), (-1, 0.5), (None, 0.5)]
 )
-def test_shares_are_read_however_a_model_writes_them(said: object, share: float) -> None:
+def test_importance_is_parsed_from_words_and_other_scales(said: object, share: float) -> None:
     [results] = parse([{"content": "Likes tea", "importance": said}])
     assert results.importance == share
 
@@ -296,7 +294,7 @@ def test_keyed_facts_and_instructions_are_shown_even_if_nothing_points_to_them(
     assert "Always answer in German" in rows
 
 
-def test_nothing_of_another_user_or_of_the_log_is_shown(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_memories_of_other_users_and_turns_are_not_shown(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm) as memory:
         memory.add("Sam's bike is red", user_id="sam")
         say(memory, "My bike is red")

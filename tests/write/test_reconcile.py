@@ -1,4 +1,4 @@
-"""From extracted facts to changes: each memory changes once, nothing is lost without a reason."""
+"""Extracted facts become changes: each memory changes once, and every dropped fact has a reason."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_update_supersedes_and_inherits_the_key() -> None:
     assert (change.id, change.record.key, change.record.category) == ("m1", "city", Category.IDENTITY)
 
 
-def test_an_end_is_superseded_by_the_statement_that_it_is_over() -> None:
+def test_an_ended_memory_is_superseded_by_the_statement_of_its_end() -> None:
     old = memory("The user drinks coffee", key="drink", value="coffee")
     [change] = run(fact("The user no longer drinks coffee", FactOp.END, old)).changes
     assert isinstance(change, Supersede)
@@ -68,7 +68,7 @@ def test_an_end_without_words_closes_the_memory() -> None:
     assert change.fields == {"valid_to": AT}
 
 
-def test_an_end_without_a_memory_is_a_memory_of_its_own() -> None:
+def test_an_end_without_a_memory_is_added() -> None:
     [change] = run(fact("The user no longer drinks coffee", FactOp.END)).changes
     assert isinstance(change, Add)
 
@@ -95,7 +95,7 @@ def test_an_update_about_another_subject_is_added() -> None:
     assert isinstance(change, Add)
 
 
-def test_exactly_that_again_only_joins_the_evidence() -> None:
+def test_an_exact_repetition_only_adds_evidence() -> None:
     old = memory("The user runs five kilometres", evidence=("t0",))
     result = run(fact("the user runs 5 km."), existing=(old,))
     [change] = result.changes
@@ -104,7 +104,7 @@ def test_exactly_that_again_only_joins_the_evidence() -> None:
     assert outcomes(result) == [FactOutcome.REPEATED]
 
 
-def test_near_wordings_both_stay_by_default() -> None:
+def test_similar_statements_both_stay_by_default() -> None:
     old = memory("The user likes green tea a lot")
     assert outcomes(run(fact("The user likes green tea very much"), existing=(old,))) == [FactOutcome.ADDED]
 
@@ -124,7 +124,7 @@ def test_a_preset_may_merge_by_letters_or_by_meaning_but_never_over_a_number() -
     assert outcomes(result) == [FactOutcome.MERGED]
 
 
-def test_a_key_has_one_value_the_surer_or_a_correction() -> None:
+def test_a_key_has_one_value_the_more_confident_or_a_correction() -> None:
     old = memory("The user lives in Rome", key="city", value="Rome", confidence=0.9)
     new = fact("The user lives in Oslo", key="city", value="Oslo", confidence=0.5)
     assert outcomes(run(new, existing=(old,))) == [FactOutcome.REJECTED]
@@ -133,21 +133,21 @@ def test_a_key_has_one_value_the_surer_or_a_correction() -> None:
     assert outcomes(run(replace(new, value="rome"), existing=(old,))) == [FactOutcome.REPEATED]
 
 
-def test_of_two_values_in_one_batch_the_last_said_holds_the_key() -> None:
+def test_of_two_values_in_one_batch_the_latest_has_the_key() -> None:
     first = fact("The user lives in Rome", key="city", value="Rome")
     second = fact("The user lives in Oslo", key="city", value="Oslo", said_at=AT + timedelta(minutes=1))
     keys = [change.record.key for change in run(first, second).changes if isinstance(change, Add)]
     assert keys == [None, "city"]
 
 
-def test_words_of_low_trust_change_nothing_that_the_user_said() -> None:
+def test_a_fact_of_low_trust_does_not_change_a_memory_of_high_trust() -> None:
     old = memory("The user lives in Rome")
     result = run(fact("The user lives in Oslo", FactOp.UPDATE, old, trust=Trust.LOW))
     assert (result.changes, outcomes(result)) == ((), [FactOutcome.REJECTED])
     assert "higher trust" in result.decisions[0].description
 
 
-def test_what_waits_for_review_is_not_active_and_replaces_nothing() -> None:
+def test_a_fact_that_waits_for_review_replaces_nothing() -> None:
     old = memory("Answer in English")
     [change] = run(fact("Always answer in French", FactOp.UPDATE, old, review="the user did not say it")).changes
     assert isinstance(change, Add)

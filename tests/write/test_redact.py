@@ -1,15 +1,12 @@
-"""Secrets do not become memories; what only looks like one stays."""
+"""Secrets are redacted; texts that only look like one are unchanged."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from time import thread_time
 
 import pytest
 
-from recollect.write import redact as rules
-from recollect.write import secret_detectors
 from recollect.write.redact import redact
 from tests.support.secret_samples import KINDS, samples
 
@@ -112,7 +109,7 @@ REDACTED = {
 
 
 def is_left(secret: str, text: str) -> bool:
-    """Whether the text still holds the secret, or as much of it as would help."""
+    """Return whether the text contains the secret or eight consecutive characters of it."""
     core = secret.rstrip("!*_=")
     size = min(8, len(core))
     return any(core[at : at + size] in text for at in range(len(core) - size + 1))
@@ -126,27 +123,26 @@ def test_at_least_95_percent_of_secrets_of_every_kind_are_caught() -> None:
     assert made.total() >= 400
     assert len(KINDS) >= 20
     assert missed.total() <= 0.05 * made.total()
-    # No kind is given up so that the others make up for it.
+    # No kind may fail at the expense of the others.
     assert {kind: count for kind, count in missed.items() if count > 0.2 * made[kind]} == {}
 
 
-def test_what_was_redacted_once_stays_as_it_is() -> None:
+def test_redaction_is_idempotent() -> None:
     for _, text, _ in samples(5):
         once = redact(text).text
         assert redact(once).text == once
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_what_only_looks_like_a_secret_stays(text: str) -> None:
-    assert redact(text) == rules.Redacted(text)
+def test_a_text_that_only_looks_like_a_secret_is_unchanged() -> None:
+    assert [redacted.text for text in HARMLESS if (redacted := redact(text)).kinds] == []
+    assert [redact(text).text for text in HARMLESS] == HARMLESS
 
 
-@pytest.mark.parametrize(("text", "expected"), REDACTED.items(), ids=REDACTED)
-def test_a_secret_is_replaced_by_its_kind_and_all_else_stays(text: str, expected: str) -> None:
-    assert redact(text).text == expected
+def test_a_secret_is_replaced_by_its_kind() -> None:
+    assert {text: redact(text).text for text in REDACTED} == REDACTED
 
 
-def test_the_kinds_found_are_told() -> None:
+def test_the_kinds_are_returned_in_order() -> None:
     assert redact("my password is hunter2, my card is 4111 1111 1111 1111").kinds == ("password", "card number")
 
 
@@ -159,19 +155,19 @@ def test_a_number_with_wrong_check_digits_is_no_secret(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["my card is 630427373398", "my cc: 4047737215142"])
-def test_a_short_card_number_is_known_where_words_speak_of_a_card(text: str) -> None:
+def test_a_short_card_number_is_redacted_after_a_word_for_card(text: str) -> None:
     assert redact(text).kinds == ("card number",)
     assert redact(text.replace("card", "lot").replace("cc", "lot")).kinds == ()
 
 
-def test_a_key_without_its_end_is_redacted_as_far_as_it_goes() -> None:
+def test_a_truncated_private_key_is_redacted() -> None:
     body = "\n".join(["MIIEpAIBAAKCAQEA7bq3" * 3] * 4)
     text = redact(f"here:\n-----BEGIN RSA PRIVATE KEY-----\n{body}\nI will send the rest later").text
     assert "MIIE" not in text
     assert text.endswith("I will send the rest later")
 
 
-def test_an_ordinary_turn_costs_next_to_nothing() -> None:
+def test_redaction_of_an_ordinary_turn_takes_less_than_a_millisecond() -> None:
     text = (
         "Last week I went to Lisbon with my sister Anna for 5 days, and we spent about $1,200 in all. She wants to go"
         " again in May, but I would rather see Porto. Can you find out what a flight on the 12th would cost?"
@@ -197,43 +193,22 @@ UNITS = [
 ]  # fmt: skip
 
 
+# Contains every hint, so that every expression is tried on the text before it.
+ALL_HINTS = " ".join(UNITS)
+
+
 def seconds_for(text: str) -> float:
-    start = thread_time()
-    redact(text)
-    return thread_time() - start
+    times = []
+    for _ in range(2):
+        start = thread_time()
+        redact(text)
+        times.append(thread_time() - start)
+    return min(times)
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_time_is_in_line_with_the_text_whatever_it_is(unit: str) -> None:
-    text = (unit * 100_000)[:100_000]
-    whole = min(seconds_for(text) for _ in range(2))
-    assert whole < 2
-    assert whole < 10 * min(seconds_for(text[:25_000]) for _ in range(2)) + 0.05
-
-
-def expressions() -> dict[str, re.Pattern[str]]:
-    """All that are searched for; those of passwords are only tried after a name, which the test above does."""
-    results = {f"{rule.kind} {at}": rule.pattern for at, rule in enumerate(rules._secret_patterns().rules)}
-    # The others are only tried on a secret, or on the few characters before a number.
-    for name in ("_CARD", "_IBAN", "_SSN", "_SSN_WORDS", "_CLAUSE_AFTER", "_DIGITS"):
-        results[name] = getattr(secret_detectors, name)
-    return results
-
-
-@pytest.mark.parametrize("name", expressions())
-def test_every_expression_reads_100_kb_in_a_moment(name: str) -> None:
-    expression = expressions()[name]
-    slow = {}
-    for unit in UNITS:
-        text = (unit * 100_000)[:100_000]
-        best = 10.0
-        for _ in range(3):
-            start = thread_time()
-            for _ in expression.finditer(text):
-                pass
-            best = min(best, thread_time() - start)
-            if best < 0.25:
-                break
-        if best >= 0.25:
-            slow[unit] = best
-    assert slow == {}
+def test_redaction_takes_time_in_proportion_to_the_text(unit: str) -> None:
+    text = (unit * 40_000)[:40_000]
+    whole = seconds_for(text + ALL_HINTS)
+    assert whole < 1
+    assert whole < 10 * seconds_for(text[:10_000] + ALL_HINTS) + 0.05

@@ -1,4 +1,4 @@
-"""Whatever wrote it, what is kept has no secrets in it and no characters that nobody sees."""
+"""Text of models and of the selector is stored without secrets and invisible characters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKED = "[redacted: GitHub token]"
 
 
 def learned_by_llm(home: Path, text: str, *claims: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """What is known after the LLM answered with these claims, and what came of the job."""
+    """Return the memories after the LLM answered with these operations, and the result of the job."""
     with ScriptedLLM() as llm, opened(home, llm) as memory:
         learns(llm, text[:20], *claims)
         result = say(memory, text)
@@ -40,24 +40,24 @@ def learned_by_llm(home: Path, text: str, *claims: dict[str, Any]) -> tuple[list
     [
         ("The PIN for my card is 4821", "User's card PIN is 4821"),
         ("My Netflix password was changed to Qwerty99!", "User's Netflix password is Qwerty99!"),
-        # No rule knows it for a secret in what was said; in what the model made of it one does.
+        # A secret only in the words of the model.
         ("For Netflix I type Qwerty99 these days", "User's Netflix password is Qwerty99"),
     ],
 )
-def test_a_secret_that_a_model_writes_down_is_neither_kept_nor_told(tmp_path: Path, said: str, claimed: str) -> None:
+def test_a_secret_in_a_fact_is_neither_stored_nor_reported(tmp_path: Path, said: str, claimed: str) -> None:
     existing, result = learned_by_llm(tmp_path, said, claim(claimed))
     assert existing == []
     assert "secret" in result["dropped"][0]
     assert not any(secret in str(result) for secret in ("4821", "Qwerty99"))
 
 
-def test_what_else_a_model_says_is_kept_without_the_secret(tmp_path: Path) -> None:
+def test_the_rest_of_a_fact_is_stored_without_the_secret(tmp_path: Path) -> None:
     text = "I live in Graz and for Netflix I type Qwerty these days"
     existing, _ = learned_by_llm(tmp_path, text, claim("User lives in Graz and the Netflix password is Qwerty"))
     assert existing == ["User lives in Graz and the Netflix password is [redacted: password]"]
 
 
-def test_the_value_of_a_key_is_read_by_what_the_key_calls_it() -> None:
+def test_a_value_whose_key_names_a_secret_is_dropped() -> None:
     keyed = ExtractedFact(content="User has a phone", key="phone_pin", value="4821")
     [stored], _ = drop_secret_facts([keyed])
     assert (stored.content, stored.key, stored.value) == ("User has a phone", None, None)
@@ -65,7 +65,7 @@ def test_the_value_of_a_key_is_read_by_what_the_key_calls_it() -> None:
     assert drop_secret_facts([plain]) == ([plain], [])
 
 
-def test_characters_nobody_sees_are_left_out_of_what_a_model_writes(tmp_path: Path) -> None:
+def test_invisible_characters_of_a_model_are_removed(tmp_path: Path) -> None:
     claimed = claim(
         "User is allergic to nuts\u200b", category="constraint", key="allergy", value="nu\u200bts\U000e0041"
     )
@@ -88,7 +88,7 @@ def test_characters_nobody_sees_are_left_out_of_what_a_model_writes(tmp_path: Pa
         "User's Netflix password is [redacted: password], ok?",
     ],
 )
-def test_a_statement_that_only_says_what_a_secret_is_says_nothing_without_it(text: str) -> None:
+def test_a_statement_that_only_states_a_secret_is_recognised(text: str) -> None:
     assert is_only_secret(text)
 
 
@@ -102,7 +102,7 @@ def test_a_statement_that_only_says_what_a_secret_is_says_nothing_without_it(tex
         "User deployed the weather service to Frankfurt with [redacted: api key]",
     ],
 )
-def test_a_statement_that_says_something_else_stays(text: str) -> None:
+def test_a_statement_with_other_content_is_not_only_a_secret(text: str) -> None:
     assert not is_only_secret(text)
 
 
@@ -110,7 +110,7 @@ def test_a_statement_that_says_something_else_stays(text: str) -> None:
     "said",
     ["I use hunter22 as my password.", "My favorite password is hunter22.", "I use the pin 4821 for my phone."],
 )
-def test_the_selector_learns_no_secret(tmp_path: Path, said: str) -> None:
+def test_the_selector_stores_no_secret(tmp_path: Path, said: str) -> None:
     with opened(tmp_path) as memory:
         say(memory, said)
         assert not any(secret in each.content for each in facts(memory) for secret in ("hunter22", "4821"))
@@ -118,7 +118,7 @@ def test_the_selector_learns_no_secret(tmp_path: Path, said: str) -> None:
         assert "I use Emacs as my editor" in contents(facts(memory))
 
 
-def test_a_summary_keeps_no_secret_that_a_model_wrote_or_the_log_holds() -> None:
+def test_a_summary_contains_no_secret() -> None:
     assert clean_answer(f"Summary: Ines deployed with {KEY} on Monday.") == f"Ines deployed with {MARKED} on Monday."
     picked = summarize_extractively(
         [turn(f"I live in Graz, and I deploy to Frankfurt with {KEY} every Monday.")], max_chars=400
@@ -134,7 +134,7 @@ def record(content: str) -> MemoryRecord:
     )  # fmt: skip
 
 
-def test_a_merged_memory_keeps_no_secret_and_nothing_hidden() -> None:
+def test_a_merged_memory_contains_no_invisible_characters() -> None:
     one, other = "User deploys the weather service on Mondays", "User deploys the weather service to Frankfurt"
     cluster = [MergeCandidate(record(text), np.zeros(4, np.float32)) for text in (one, other)]
     update = {"op": "update", "memory": 2, "content": f"{one} to Frank\u200bfurt"}
@@ -143,7 +143,7 @@ def test_a_merged_memory_keeps_no_secret_and_nothing_hidden() -> None:
     assert merge.statement == f"{one} to Frankfurt"
 
 
-def test_an_insight_keeps_no_secret_and_nothing_hidden() -> None:
+def test_an_insight_contains_no_secret_and_no_invisible_characters() -> None:
     seen = [record(f"User deploys the weather service with {KEY}"), record("User deploys the shop on Mondays")]
     content = f"User deploys the weather ser\u200bvice with {KEY} and the shop as well"
     [insight] = parse_insights({"operations": [{"op": "add", "lines": [1, 2], "content": content}]}, seen).value

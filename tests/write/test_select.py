@@ -1,4 +1,4 @@
-"""Learning without an LLM: which statements are selected, with which keys and dates."""
+"""The selector: the statements it selects without an LLM, their keys and dates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def selected(text: str) -> list[ExtractedFact]:
         ("Ich bin Vegetarierin und wohne in Graz.", "Ich bin Vegetarierin und wohne in Graz"),
     ],
 )
-def test_a_statement_about_the_user_is_kept_in_their_words(said: str, statement: str) -> None:
+def test_a_statement_about_the_user_is_selected_in_their_words(said: str, statement: str) -> None:
     assert statement in [fact.content for fact in selected(said)]
 
 
@@ -49,7 +49,7 @@ def test_a_statement_about_the_user_is_kept_in_their_words(said: str, statement:
         "Can you explain how tides work?",
     ],
 )
-def test_questions_requests_pasted_text_and_what_is_off_the_record_are_not(said: str) -> None:
+def test_questions_requests_pasted_and_confidential_text_are_not_selected(said: str) -> None:
     assert selected(said) == []
 
 
@@ -63,7 +63,7 @@ def test_an_assistants_words_are_not_selected() -> None:
     assert select_facts([turn("You live in Oslo", role=Role.ASSISTANT)]) == []
 
 
-def test_an_explicit_wish_is_kept_whatever_the_model_says() -> None:
+def test_an_explicit_request_to_remember_is_selected_whatever_its_score() -> None:
     [fact] = selected("Please remember that the blue folder is in drawer 7")
     assert (fact.content, fact.confidence) == ("The blue folder is in drawer 7", 0.9)
 
@@ -94,7 +94,7 @@ def test_a_trait_with_one_value_gets_its_key(said: str, key: str, value: str) ->
     "said",
     ["My sister lives in Rome", "I live in a small flat", "I'm 1.85 m tall", "I work at home", "I moved the files"],
 )
-def test_what_only_looks_like_one_gets_none(said: str) -> None:
+def test_a_statement_that_only_looks_like_a_trait_gets_no_key(said: str) -> None:
     assert find_key(said) is None
 
 
@@ -104,7 +104,7 @@ def test_a_relative_date_is_resolved() -> None:
     assert fact.occurred_at == datetime(2026, 11, 14, tzinfo=UTC)
 
 
-def test_a_standing_instruction_is_one() -> None:
+def test_a_standing_instruction_has_its_category() -> None:
     [fact] = selected("never use emojis with me")
     assert fact.category is Category.INSTRUCTION
 

@@ -268,7 +268,7 @@ def test_keyed_facts_are_given_whatever_the_question_most_important_first(memory
     assert all(f"{key}: secret" in recalled.context.text for key in ("name", "city", "diet"))
     strict = memory.recall("Where can we meet for chess tonight?", user_id="a", min_score=1.0)
     assert texts(strict) == ["name: secret", "city: secret", "diet: secret"]
-    assert strict.hits[0].why == "a keyed fact, always given"
+    assert strict.hits[0].why == "a keyed fact, always included"
     assert [hit.score for hit in strict] == [1.0, 0.6, 0.5]
 
 

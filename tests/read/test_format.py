@@ -23,7 +23,7 @@ from tests.support.format_samples import NOW, OTHER_STYLES, hit, rendered, turn
 
 def test_every_format_of_the_settings_can_be_printed_and_no_other() -> None:
     assert set(STYLES) == set(Settings.model_fields["context_format"].annotation.__args__)
-    with pytest.raises(InvalidInput, match="there is no context format 'xml'"):
+    with pytest.raises(InvalidInput, match="unknown context format 'xml'"):
         format_context("xml", [], budget_tokens=100, now=NOW)
 
 

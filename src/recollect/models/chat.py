@@ -1,4 +1,4 @@
-"""What a chat model is: messages in, one text out; and, of those that can, what the answer cost."""
+"""The protocols of chat models, and the values they return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Form: TypeAlias = Literal["schema", "tool", "prompt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """What a model answered, without its thinking; tokens are 0 where the server does not count them."""
+    """An answer without its reasoning; tokens are 0 if the server does not count them."""
 
     text: str
     tokens_in: int = 0
@@ -25,7 +25,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRequest:
-    """A function the model wants called; `arguments` are the text it wrote, JSON or not."""
+    """A function call by the model; `arguments` is the text it wrote, JSON or not."""
 
     id: str
     name: str
@@ -34,7 +34,7 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
-    """What a model said, which may be nothing, and what it wants called; tokens are 0 where nobody counts them."""
+    """A text, which may be empty, and function calls; tokens are 0 if the server does not count them."""
 
     text: str = ""
     tool_requests: tuple[ToolRequest, ...] = ()
@@ -58,7 +58,7 @@ class Chat(Protocol):
         timeout_s: float | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> str:
-        """What the model answers, without its thinking; never empty, for no answer is a ModelUnavailable.
+        """Return the answer without its reasoning; raise `ModelUnavailable` if there is none.
 
         With a JSON `schema` the model is told to keep to it. It may still not: what it says must be checked.
         """
@@ -69,7 +69,7 @@ class Chat(Protocol):
 
 @runtime_checkable
 class AnsweringChat(Chat, Protocol):
-    """A chat that also tells what an answer cost, and can be asked for JSON in several forms."""
+    """A chat that also reports tokens, and supports JSON in several forms."""
 
     # The best form its server was found to understand; whoever finds out that it must be another one sets it.
     form: Form
@@ -84,7 +84,7 @@ class AnsweringChat(Chat, Protocol):
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
     ) -> ModelAnswer:
-        """What `complete` gives, and what it cost; an answer that says nothing is a BrokenAnswer.
+        """Return the answer with its cost; raise `BrokenAnswer` if it is empty.
 
         With a `schema`, the answer is asked for in that form. In the form "prompt" the schema is not sent: the
         messages must say what is wanted.
@@ -93,7 +93,7 @@ class AnsweringChat(Chat, Protocol):
 
 
 class CompletionMixin:
-    """What `complete` is for a chat that tells what its answers cost."""
+    """Implements `complete` for a chat that has `answer`."""
 
     async def complete(
         self: AnsweringChat,
@@ -104,7 +104,7 @@ class CompletionMixin:
         timeout_s: float | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> str:
-        """What the model answers, without its thinking; no answer is a ModelUnavailable."""
+        """Return the answer without its reasoning; raise `ModelUnavailable` if there is none."""
         answer = await self.answer(
             messages, max_tokens=max_tokens, temperature=temperature, timeout_s=timeout_s, schema=schema
         )
@@ -113,7 +113,7 @@ class CompletionMixin:
 
 @runtime_checkable
 class ConversingChat(Chat, Protocol):
-    """A chat that can be given tools, and takes messages as OpenAI's API has them."""
+    """A chat that supports tools, with messages in OpenAI's format."""
 
     async def converse(
         self,
@@ -124,7 +124,7 @@ class ConversingChat(Chat, Protocol):
         temperature: float = 0.0,
         timeout_s: float | None = None,
     ) -> ChatReply:
-        """What the model says next, and which tools it wants called.
+        """Return the next message of the model and the tool calls in it.
 
         A server that does not know tools, or this request, is an InvalidInput; one that says nothing at all a
         BrokenAnswer.

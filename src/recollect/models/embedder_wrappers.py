@@ -1,4 +1,4 @@
-"""A caller's own embedder: its answers are checked, its errors translated, and it stays the caller's to close."""
+"""Wrappers of embedders: check and translate errors of a caller's own one, and cache vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CallerEmbedder:
-    """Embeds like `inner`; whatever goes wrong in there is a ModelUnavailable, so that no memory is lost by it."""
+    """Embeds like `inner`; any failure becomes `ModelUnavailable`, so that no memory is lost."""
 
     def __init__(self, inner: Embedder) -> None:
         self._inner = inner
@@ -44,11 +44,11 @@ class CallerEmbedder:
         return unit_rows(rows, texts)
 
     async def close(self) -> None:
-        """Leave `inner` open: who made it may still need it."""
+        """Leave `inner` open: it belongs to the caller."""
 
 
 class CachedEmbedder:
-    """Embeds like `inner`, and remembers the vectors of the `max_entries` texts used last.
+    """Embeds like `inner`, and caches the vectors of the `max_entries` texts used last.
 
     Keys are hashes, so no text stays in memory. An entry is one vector: 1 KB at 256 dimensions.
     """
@@ -68,7 +68,7 @@ class CachedEmbedder:
         return self._inner.model
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` in order, asking `inner` once, for the texts it has not been asked about yet."""
+        """Embed `texts` in order, with one call of `inner` for those not in the cache."""
         keys = [_key(self.model, role, text) for text in texts]
         # Held here as well as in the cache: a batch larger than the cache must still be answered.
         vectors = {key: self._vectors[key] for key in keys if key in self._vectors}
@@ -81,13 +81,13 @@ class CachedEmbedder:
         return _stack([vectors[key] for key in keys], self.model.dimensions)
 
     def clear(self) -> int:
-        """Forget all vectors; gives how many there were."""
+        """Clear the cache; return the number of vectors."""
         count = len(self._vectors)
         self._vectors.clear()
         return count
 
     async def close(self) -> None:
-        """Forget all vectors and close `inner`."""
+        """Clear the cache and close `inner`."""
         self._vectors.clear()
         await self._inner.close()
 

@@ -1,4 +1,4 @@
-"""What an embedder is: text in, unit vectors out."""
+"""The protocol of embedders: texts in, unit vectors out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Embedder(Protocol):
     def model(self) -> EmbeddingModel: ...
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` in order; `role` tells a question from what may answer it."""
+        """Embed `texts` in order; `role` distinguishes questions from passages."""
         ...
 
     async def close(self) -> None: ...

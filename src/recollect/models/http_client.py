@@ -1,4 +1,4 @@
-"""What the clients of OpenAI-compatible servers share: one POST, its tries, its deadline, what its failures mean."""
+"""The HTTP client of OpenAI-compatible servers: one POST with retries, deadline and translated errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Response:
 
 
 class ModelHttpClient:
-    """Posts JSON to {base_url}{path} and gives the bytes of the first good answer.
+    """Posts JSON to {base_url}{path} and returns the body of the first successful response.
 
     `timeout_s` is for all tries together. What is asked through here can be asked twice without harm, so a lost
     connection, a 429 and a 5xx are tried again a few times; anything else is raised at once. Redirects are not
@@ -80,7 +80,7 @@ class ModelHttpClient:
         )
 
     async def post(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> bytes:
-        """The body of the first good answer, or what the last bad one means."""
+        """Return the body of the first successful response, or raise the error of the last one."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         # Lone surrogates cannot be sent.
         sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -98,7 +98,7 @@ class ModelHttpClient:
         await self._client.aclose()
 
     async def _post(self, sent: bytes, deadline: float) -> _Response:
-        """The first good answer, or the last bad one."""
+        """Return the first successful response, or the last one."""
         clock = asyncio.get_running_loop().time
         for tries_left in range(TRIES - 1, -1, -1):
             pause_s = random.uniform(0.5, 1.0) * FIRST_PAUSE_S * 2 ** (TRIES - 1 - tries_left)
@@ -127,7 +127,7 @@ class ModelHttpClient:
             return _Response(response.status_code, bytes(body), _retry_after_s(response))
 
     def _refusal(self, answer: _Response, sent: Mapping[str, Any]) -> InvalidInput | ModelUnavailable:
-        """What an answer that is not a success means to the caller, without the key and without what was sent."""
+        """Return the error for a failed response, without the key and the request."""
         status = answer.status
         summary = f"{self.display_url} answered {status}"
         if status in (401, 403):
@@ -156,7 +156,7 @@ def _endpoint(base_url: str, path: str) -> httpx.URL:
 
 
 def _retry_after_s(answer: httpx.Response) -> float:
-    """The pause the server asks for; 0 when it asks for none, or by a date."""
+    """Return the delay of the Retry-After header; 0 if there is none, or a date."""
     try:
         return max(0.0, float(answer.headers.get("Retry-After", "")))
     except ValueError:

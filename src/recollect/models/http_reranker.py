@@ -1,4 +1,4 @@
-"""Scores from any server that reranks: the API of Cohere and Jina, which many others speak, or that of TEI."""
+"""Reranking through HTTP servers with the API of Cohere and Jina, or of TEI."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HttpReranker:
         return self._model
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """For each text in order, the server's score for it, from 0 to 1."""
+        """Return the server's score for each text in order, from 0 to 1."""
         if not texts:
             return []
         answer = await self._request(query[:MAX_CHARACTERS] or " ", [text[:MAX_CHARACTERS] or " " for text in texts])
@@ -69,7 +69,7 @@ class HttpReranker:
         await self._http.close()
 
     async def _request(self, query: str, texts: list[str]) -> bytes:
-        """The answer to a body of the shape this server knows, which the first call finds out."""
+        """Return the response to a body in the server's format, which the first call detects."""
         if self._shape is not None:
             return await self._http.post(self._body(self._shape, query, texts))
         try:
@@ -94,7 +94,7 @@ class HttpReranker:
 
 
 def _scores(answer: Any, *, count: int) -> list[float]:
-    """The scores in the order of the texts; an error says what is wrong with the answer."""
+    """Return the scores in the order of the texts; raise an error if the response is malformed."""
     rows = answer if isinstance(answer, list) else answer.get("results", answer.get("data"))
     if not isinstance(rows, list):
         raise ValueError("there is no list of results")

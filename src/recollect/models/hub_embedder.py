@@ -1,4 +1,4 @@
-"""A model from a hub or a folder, run by whichever library its name asks for."""
+"""Embedding models from a hub or a folder, run by the library in their name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HubEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` in order; models that tell questions from passages are told the `role`."""
+        """Embed `texts` in order; models with different prompts for questions and passages get the `role`."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._embed, list(texts), role)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A cross-encoder from a hub or a folder, run by whichever library its name asks for."""
+"""Cross-encoders from a hub or a folder, run by the library in their name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HubReranker:
 
     @classmethod
     def named(cls, name: str) -> HubReranker:
-        """The model called `name`; MissingExtra when its library is not installed."""
+        """Load the model called `name`; raise `MissingExtra` if its library is not installed."""
         library, _, path = name.partition(":")
         loader = LOADERS.get(library)
         if loader is None or not path:
@@ -67,7 +67,7 @@ class HubReranker:
         return self._name
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """For each text in order, a score from 0 to 1; a cancelled call begins no further batch."""
+        """Return a score from 0 to 1 for each text in order; a cancelled call starts no further batch."""
         if not texts:
             return []
         if self._waiting >= MAX_WAITING:
@@ -97,7 +97,7 @@ class HubReranker:
         return score
 
     def _load_once(self, load: Callable[[], Score]) -> Score:
-        """In the worker's only thread, so never twice at a time."""
+        """Load the model in the worker's only thread, so never twice at a time."""
         if self._score is not None:
             return self._score
         if self._failure and time.monotonic() - self._failed_at < RETRY_S:
@@ -163,7 +163,7 @@ def _fastembed(path: str) -> Score:
 
 
 def _fastembed_folder(folder: Path) -> Any:
-    """The library loads only models that it knows: one in a folder is made known under the folder's name."""
+    """Register a model in a folder under the folder's name: the library loads only registered models."""
     from fastembed.common.model_description import ModelSource
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 

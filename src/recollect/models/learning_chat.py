@@ -35,7 +35,7 @@ class LearningChat(CompletionMixin):
 
     @property
     def form(self) -> Form:
-        """The best form its server was found to understand."""
+        """The best output format that its server is known to support."""
         return self._chat.form
 
     @form.setter

@@ -1,4 +1,4 @@
-"""Answers from a model on this machine: a GGUF file, run by llama.cpp in a process that begins and ends with ours.
+"""A local chat model: a GGUF file, run by llama.cpp in a child process.
 
 A process of its own, because llama.cpp holds Python up while it loads, waits for its last answer before it ends, and
 may take its process with it when memory runs out.
@@ -27,7 +27,7 @@ CONTEXT_TOKENS = 8192
 
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
-    """Where the model answers OpenAI's requests, streamed or not, as long as its chat is open."""
+    """The OpenAI-compatible address of the model while its chat is open."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -41,7 +41,7 @@ class _Running:
 
 
 class LocalChat(CompletionMixin):
-    """Runs the model on the first question; `name` is a path to a GGUF file, or the name of a model that is known."""
+    """Starts the model on the first question; `name` is the path of a GGUF file or a registered name."""
 
     def __init__(self, name: str, *, context_tokens: int = CONTEXT_TOKENS, timeout_s: float = 60.0) -> None:
         if timeout_s <= 0:
@@ -59,7 +59,7 @@ class LocalChat(CompletionMixin):
 
     @property
     def process_id(self) -> int | None:
-        """The process that the model runs in; None while there is none."""
+        """The process of the model; None if it is not running."""
         starting = self._starting
         if starting is None or not starting.done() or starting.cancelled() or starting.exception() is not None:
             return None
@@ -76,7 +76,7 @@ class LocalChat(CompletionMixin):
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
     ) -> ModelAnswer:
-        """What the model answers and what it took; of the time limit, the first question takes some to load it."""
+        """Return the answer and its cost; loading the model counts towards the time limit of the first question."""
         clock = asyncio.get_running_loop().time
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline = clock() + limit_s
@@ -105,7 +105,7 @@ class LocalChat(CompletionMixin):
         temperature: float = 0.0,
         timeout_s: float | None = None,
     ) -> ChatReply:
-        """What the model says next, and which tools it wants called, where it knows of such."""
+        """Return the next message of the model and its tool calls, if it supports them."""
         clock = asyncio.get_running_loop().time
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline = clock() + limit_s
@@ -119,11 +119,11 @@ class LocalChat(CompletionMixin):
         )
 
     async def endpoint(self) -> LocalEndpoint:
-        """Where the model can be asked by others in this process; it is loaded if it is not yet."""
+        """Return the address of the model for other callers in this process; load it if necessary."""
         return (await self._running(self._timeout_s)).endpoint
 
     async def close(self) -> None:
-        """End the process of the model, whatever it is doing."""
+        """Stop the process of the model."""
         self._closed = True
         starting, self._starting = self._starting, None
         if starting is None:
@@ -136,7 +136,7 @@ class LocalChat(CompletionMixin):
             await _end(running.process)
 
     async def _running(self, timeout_s: float) -> _Running:
-        """The running model; one that is still loading when time is up is there for a later question."""
+        """Return the running model; if it is still loading at the timeout, a later question uses it."""
         if self._closed:
             raise ModelUnavailable(f"{self.model} is closed")
         if self._starting is None or await self._has_ended(self._starting):
@@ -148,7 +148,7 @@ class LocalChat(CompletionMixin):
             raise ModelUnavailable(f"{self.model} was not loaded in {timeout_s:g} s") from None
 
     async def _has_ended(self, starting: asyncio.Task[_Running]) -> bool:
-        """Whether the model has to be started anew: it could not be, or its process is gone."""
+        """Return whether the model must be restarted: it failed to start, or its process ended."""
         if not starting.done() or self.process_id is not None:
             return False
         if not starting.cancelled() and starting.exception() is None:
@@ -176,7 +176,7 @@ class LocalChat(CompletionMixin):
         return _Running(process, endpoint, chat)
 
     async def _handshake(self, process: Process, key: str) -> str:
-        """Tell the process what to load, and hear where it listens."""
+        """Send the process its configuration, and receive its address."""
         assert process.stdin is not None
         assert process.stdout is not None
         request = {

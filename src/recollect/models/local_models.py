@@ -1,4 +1,4 @@
-"""Whether a model is a small one, which is asked less: as far as its name or its file tells."""
+"""Estimate the size of a model from its name or file: small models are called less."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARAMETERS = re.compile(r"(?<![a-z0-9.])e?(?:(\d{1,4}(?:\.\d{1,2})?)b|(\d{2,4})
 
 
 def is_small_model(model: str, file: Path | None = None) -> bool:
-    """Whether a model has few parameters by its name, or by the size of its file; one that tells neither is large."""
+    """Return whether a model is small by its name or the size of its file; False if unknown."""
     matches = _PARAMETERS.findall(model.casefold())
     sizes = [float(billions or 0) * 1e9 + float(millions or 0) * 1e6 for billions, millions in matches]
     if sizes:
@@ -35,7 +35,7 @@ _MAGIC = b"GGUF"
 
 
 def find_model(name: str) -> Path:
-    """The file of a model by its path or name; MissingExtra without the runtime, InvalidSettings without the file."""
+    """Return the file of a model; raise `MissingExtra` without the runtime, `InvalidSettings` without the file."""
     setting = f"llm = local:{name}"
     if find_spec(RUNTIME) is None:
         raise MissingExtra(setting, EXTRA)

@@ -20,7 +20,7 @@ _MAX_LOG_BYTES, _LOG_WAIT_S = 1 << 20, 2.0
 
 
 def main() -> None:
-    """Serve the model that the first line of the input names, until the input ends."""
+    """Serve the model named in the first line of the input, until the input ends."""
     request = json.loads(sys.stdin.readline())
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryFile() as log:
@@ -81,7 +81,7 @@ def _threads() -> int:
 
 
 def _reason(log: IO[bytes]) -> str:
-    """The first error that was logged, which caused those after it; the log is written a little later."""
+    """Return the first logged error, which caused the later ones; the log is written with a delay."""
     until = monotonic() + _LOG_WAIT_S
     while True:
         # Whoever writes goes on where it was.

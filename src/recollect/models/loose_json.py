@@ -41,22 +41,22 @@ _ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)|(")""", re.DO
 
 @dataclass(frozen=True, slots=True)
 class ParsedJson:
-    """A value, and whether something of it was lost: cut off, or not understood."""
+    """A value, and whether part of it was lost because it was cut off or malformed."""
 
     value: Any
     is_incomplete: bool = False
 
 
 class _NotJson(Exception):
-    """Here is no JSON: perhaps a brace in a sentence."""
+    """There is no JSON here, perhaps a brace in a sentence."""
 
 
 class _GiveUp(Exception):
-    """Reading on is not worth it: a bomb of brackets, or too many steps."""
+    """Parsing was stopped: too deep or too many steps."""
 
 
 def parse_json_values(text: str) -> Iterator[ParsedJson]:
-    """The JSON values of a text in order: the text itself if it is JSON, else each object and list found in it.
+    """Return the JSON values of a text in order: the text itself, or each object and list in it.
 
     A string that spells an object or a list stands for that.
     """
@@ -89,7 +89,7 @@ def _strict(text: str) -> Any:
 
 
 def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object; of a key that comes twice lists are joined, else the last value that says something stays."""
+    """Build an object; for a repeated key lists are joined, otherwise the last non-empty value is used."""
     joined: dict[str, Any] = {}
     for key, value in pairs:
         _put(joined, key, value)
@@ -105,7 +105,7 @@ def _put(into: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _number(text: str) -> int | float | None:
-    """The number, or nothing for what no one can count with."""
+    """Return the number, or None for NaN and infinity."""
     if len(text) > _MAX_NUMBER_CHARS:
         return None
     if text.lstrip("+-").isdecimal():
@@ -115,7 +115,7 @@ def _number(text: str) -> int | float | None:
 
 
 class _Reader:
-    """Goes through a text once; `lost` tells of the value that was read last."""
+    """Parses a text once; `lost` refers to the last value."""
 
     def __init__(self, text: str) -> None:
         self.is_incomplete = False
@@ -124,7 +124,7 @@ class _Reader:
         self._steps_left = _STEPS_PER_CHAR * len(text) + 1000
 
     def next_from(self, at: int) -> tuple[Any, int] | None:
-        """The next object or list and where it ends."""
+        """Return the next object or list and its end."""
         while opening := _OPENING.search(self._text, at):
             self.is_incomplete = False
             self._at = at = opening.start()
@@ -141,14 +141,14 @@ class _Reader:
             raise _GiveUp
 
     def _peek(self) -> str:
-        """The next character that counts; nothing at the end."""
+        """Return the next significant character; empty at the end."""
         self._step()
         skipped = _SKIPPED.match(self._text, self._at)
         self._at = skipped.end() if skipped else self._at
         return self._text[self._at : self._at + 1]
 
     def _value(self, depth: int) -> Any:
-        """The value that begins here; _NotJson if none does, or it is cut off before it means anything."""
+        """Parse the value here; raise `_NotJson` if there is none, or it is cut off too early."""
         if depth > _MAX_DEPTH:
             raise _GiveUp
         start = self._peek()
@@ -202,7 +202,7 @@ class _Reader:
             self.is_incomplete = True
 
     def _skip(self) -> None:
-        """Leave out what cannot be understood, at least a character of it."""
+        """Skip malformed text, at least one character."""
         self.is_incomplete = True
         if self._peek() not in ("}", "]", ""):
             self._at += 1
@@ -227,7 +227,7 @@ class _Reader:
         return _unescape(self._text[start:end])
 
     def _bare(self) -> Any:
-        """A number or a word without quotes; a number that ends with the text may be half of one."""
+        """Parse a number or an unquoted word; a number at the end of the text may be incomplete."""
         bare = _BARE.match(self._text, self._at)
         if bare is None or bare.end() == len(self._text):
             self._at = bare.end() if bare else self._at

@@ -1,4 +1,4 @@
-"""A small sentence encoder on the CPU: slower than the bundled table, and finds more."""
+"""A small neural sentence encoder and cross-encoder for the CPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NeuralEmbedder:
         return NEURAL_MODEL
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` in order; a question as it is, since the model's own prefix for questions found no more."""
+        """Embed `texts` in order; without the model's prefix for questions, which did not improve retrieval."""
         import numpy as np
 
         from recollect.models.unit_vectors import unit_rows
@@ -83,7 +83,7 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 class NeuralReranker:
-    """Scores each text by the model's own chance that it answers the question, in threads of its own.
+    """Scores each text by the probability that it answers the question, in its own threads.
 
     Only the first 192 tokens of question and text together are read. The model is loaded by the first call.
     """
@@ -98,7 +98,7 @@ class NeuralReranker:
         return RERANKER_NAME
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """For each text in order, a score from 0 to 1; a cancelled call begins no further pair."""
+        """Return a score from 0 to 1 for each text in order; a cancelled call starts no further pair."""
         question = _last_question(query)
         return await self._worker.map(lambda text: self._score(question, text), texts)
 
@@ -111,7 +111,7 @@ class NeuralReranker:
 
 
 def _last_question(query: str) -> str:
-    """A short query as it is; of a long one its last question, or else its last sentence."""
+    """Return a short query unchanged, and the last question or sentence of a long one."""
     if len(query) <= MAX_QUERY_CHARACTERS:
         return query
     sentences: list[str] = [match.strip() for match in _SENTENCE.findall(query[-MAX_SEARCHED_CHARACTERS:])]

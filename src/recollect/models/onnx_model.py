@@ -1,4 +1,4 @@
-"""Where the neural models are: files that another package carries, read without importing that package."""
+"""Load the ONNX models in the files of another package, without importing that package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNTIME = "onnxruntime"
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A network and its tokenizer in one folder, and the SHA-256 of the network we measured."""
+    """The folder of a network and its tokenizer, and the expected SHA-256 of the network."""
 
     folder: str
     network_sha256: str
@@ -38,7 +38,7 @@ CROSS_ENCODER = ModelFiles("reranker_en", "1225ccd6afd0f1b43a1b08bf67cd1cb68c05a
 
 
 def find_files(files: ModelFiles, *, required_by: str) -> Path:
-    """The folder of a model; MissingExtra, in the name of `wanted_by`, when it or its runtime is not installed."""
+    """Return the folder of a model; raise `MissingExtra` for `wanted_by` if it is not installed."""
     package = find_spec(MODEL_PACKAGE)
     for place in (package and package.submodule_search_locations) or ():
         folder = Path(place) / "models" / "data" / files.folder
@@ -72,7 +72,7 @@ class OnnxModel:
         self._loaded: tuple[Any, Any] | None = None
 
     def run(self, text: Input) -> NDArray[np.float32]:
-        """The network's first output for `text`; what exceeds the most tokens is cut from the longer part."""
+        """Return the network's first output for `text`; the longer part is cut at the token limit."""
         import numpy as np
 
         session, tokenizer = self._loaded or self._load()
@@ -93,7 +93,7 @@ class OnnxModel:
         return first
 
     def close(self) -> None:
-        """Let go of the network; running again loads it again."""
+        """Unload the network; the next run loads it."""
         self._loaded = None
 
     def _cut(self, text: Input) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Answers from any server that speaks OpenAI's `/chat/completions`."""
+"""Chat models on any server with OpenAI's `/chat/completions`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _JSON_STARTS = ("{", "[", "`")
 
 
 class OpenAIChat(CompletionMixin):
-    """Asks POST {base_url}/chat/completions; `timeout_s` is the longest wait for an answer, tries included.
+    """Calls POST {base_url}/chat/completions; `timeout_s` is the maximum time including retries.
 
     A `transport` sends the requests in place of a connection of its own.
     """
@@ -74,7 +74,7 @@ class OpenAIChat(CompletionMixin):
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
     ) -> ModelAnswer:
-        """What the model answers and what it cost; an answer without words is a BrokenAnswer.
+        """Return the answer and its cost; raise `BrokenAnswer` if it has no text.
 
         `schema` goes to the server in its strict form: every object closed, every property required.
         """
@@ -113,7 +113,7 @@ class OpenAIChat(CompletionMixin):
         temperature: float = 0.0,
         timeout_s: float | None = None,
     ) -> ChatReply:
-        """What the model says next, and which tools it wants called; neither is a BrokenAnswer."""
+        """Return the next message and its tool calls; raise `BrokenAnswer` if there is neither."""
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
@@ -150,7 +150,7 @@ class OpenAIChat(CompletionMixin):
         await self._http.close()
 
     async def _post(self, request: Mapping[str, Any], timeout_s: float | None) -> bytes:
-        """Post what is asked, leaving out or renaming what this server was found to refuse."""
+        """Post the request, without the parameters that this server is known to reject."""
         while True:
             refused = self._unsupported
             try:
@@ -171,7 +171,7 @@ def _with_stand_ins(request: Mapping[str, Any], refused: frozenset[str]) -> dict
 
 
 def _form_fields(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
-    """What makes a server hold the model to the schema."""
+    """Return the request fields that make a server enforce the schema."""
     name = str(schema.get("title", "answer"))
     match form:
         case "schema":
@@ -187,7 +187,7 @@ def _form_fields(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
 
 
 def _tool_arguments(answer: dict[str, Any]) -> str:
-    """The arguments of the first function the model calls; nothing, if it calls none."""
+    """Return the arguments of the first function call; empty if there is none."""
     for call in answer["choices"][0]["message"].get("tool_calls") or ():
         arguments = call["function"]["arguments"]
         # Some servers send the object itself and not its text.
@@ -198,7 +198,7 @@ def _tool_arguments(answer: dict[str, Any]) -> str:
 
 
 def parse_tool_requests(answer: dict[str, Any]) -> tuple[ToolRequest, ...]:
-    """All functions the model calls, each with an id; what it calls without a name is called by none."""
+    """Return all function calls, each with an id; calls without a name are skipped."""
     tool_requests = []
     for at, call in enumerate(answer["choices"][0]["message"].get("tool_calls") or ()):
         arguments = call["function"].get("arguments")
@@ -212,7 +212,7 @@ def parse_tool_requests(answer: dict[str, Any]) -> tuple[ToolRequest, ...]:
 
 
 def _tokens(answer: object) -> tuple[int, int]:
-    """The tokens read and written, 0 where the server does not say."""
+    """Return the tokens read and written, 0 if the server does not report them."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
     tokens_in, tokens_out = (n if type(n) is int and 0 < n < _MAX_TOKEN_COUNT else 0 for n in counts)
@@ -227,7 +227,7 @@ def _is_cut_off(answer: Any) -> bool:
 
 
 def _reply_text(answer: dict[str, Any]) -> str:
-    """The text of the first choice; ValueError says why there is none."""
+    """Return the text of the first choice; raise `ValueError` if there is none."""
     choice = answer["choices"][0]
     message = choice["message"]
     reply = _without_thinking(message_text(message.get("content"))).strip()
@@ -247,7 +247,7 @@ def _reply_text(answer: dict[str, Any]) -> str:
 
 
 def _without_thinking(text: str) -> str:
-    """The text after the thoughts before it, whose first tag some servers swallow; nothing, if they never end."""
+    """Return the text after the reasoning, whose opening tag may be missing; empty if it never ends."""
     at = 0
     while True:
         while text[at : at + 1].isspace():

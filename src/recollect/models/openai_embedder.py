@@ -1,4 +1,4 @@
-"""Embeddings from any server that speaks OpenAI's `/embeddings`."""
+"""Embeddings from any server with OpenAI's `/embeddings`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class OpenAIEmbedder:
         batch_size: int = 128,
         timeout_s: float = 30.0,
     ) -> OpenAIEmbedder:
-        """Make an embedder whose identity is known, asking the server when `dimensions` is not given."""
+        """Return an embedder; ask the server for the dimensions if they are not configured."""
         embedder = cls(
             base_url,
             api_key,
@@ -90,13 +90,13 @@ class OpenAIEmbedder:
 
     @property
     def model(self) -> EmbeddingModel:
-        """The identity; InvalidSettings until the size of the vectors is given or learned."""
+        """The identity of the model; raises `InvalidSettings` while the dimensions are unknown."""
         if self._dimensions is None:
             raise InvalidSettings(f"the dimensions of {self._name} are not known yet: give them, or use connect()")
         return EmbeddingModel(self._name, self._dimensions)
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` in order; this API has no notion of `role`."""
+        """Embed `texts` in order; this API does not use `role`."""
         if not texts:
             return np.empty((0, self.model.dimensions), dtype=np.float32)
         batches = [texts[at : at + self._batch_size] for at in range(0, len(texts), self._batch_size)]
@@ -128,7 +128,7 @@ class OpenAIEmbedder:
 
 
 def _vectors(answer: dict[str, Any], *, count: int) -> NDArray[np.float32]:
-    """The vectors of an answer in the order of the inputs; ValueError says what is wrong with it."""
+    """Return the vectors in the order of the inputs; raise `ValueError` if the response is malformed."""
     rows = answer["data"]
     by_index = {row.get("index", at): _vector(row["embedding"]) for at, row in enumerate(rows)}
     if len(rows) != count or sorted(by_index) != list(range(count)):
@@ -137,7 +137,7 @@ def _vectors(answer: dict[str, Any], *, count: int) -> NDArray[np.float32]:
 
 
 def _vector(embedding: Any) -> NDArray[np.float32]:
-    """One embedding, whether the server packed it as asked or ignored `encoding_format`."""
+    """Decode one embedding, as base64 or as a list if the server ignored `encoding_format`."""
     if isinstance(embedding, str):
         try:
             vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")

@@ -1,4 +1,4 @@
-"""What a reranker is: a question and texts in, how well each text answers it out."""
+"""The protocol of rerankers: score how well texts answer a question."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Reranker(Protocol):
-    """Reads a question and a text together, which says more than comparing their vectors, and costs more."""
+    """Reads a question and a text together: more accurate than comparing vectors, and slower."""
 
     @property
     def name(self) -> str: ...
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """For each text in order, a score from 0 to 1: how well it answers `query`.
+        """Return a score from 0 to 1 for each text in order: how well it answers `query`.
 
         Who stops waiting stops the work: a cancelled call must not go on in the background.
         """

@@ -1,4 +1,4 @@
-"""What a server says when it refuses, as far as it can be told to anyone: without what it was sent.
+"""Describe errors of model servers without repeating the texts that were sent.
 
 Servers like to repeat what they refuse, and what they say ends up in logs and beside jobs. Of their words only a
 beginning is told, and only if it is theirs; what kind of error it is, and which parts of a request it names, always.
@@ -33,7 +33,7 @@ _REDACTED = "in words that repeat what was sent"
 
 
 def describe_refusal(body: bytes, sent: Mapping[str, Any], *, secret: str = "") -> str:
-    """What the body of a refusal says of what was `sent`, in a line that repeats nothing of it, nor the secret."""
+    """Return one line on a failed response, without the texts `sent` and the secret."""
     text = body.decode("utf-8", "replace")
     if secret:
         # Before it is cut, lest a part of it stay at the end.
@@ -51,13 +51,13 @@ def describe_refusal(body: bytes, sent: Mapping[str, Any], *, secret: str = "") 
 
 
 def describe_error(error: Exception, texts: Sequence[str]) -> str:
-    """What an error of a library says of the `texts` that it was given, in a line that repeats nothing of them."""
+    """Return one line on a library's error, without the `texts`."""
     detail = describe_refusal(str(error).encode("utf-8", "replace"), {"input": list(texts)})
     return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 
 def _parse_error(text: str) -> tuple[list[str], str]:
-    """The kinds of error that a body names, and its words; a body that is no JSON is all words."""
+    """Return the error types in a body, and its words; a body that is not JSON is all words."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _repeats(words: str, sent_text: str) -> bool:
-    """Whether the words hold a part of what was said that is more than a word."""
+    """Return whether the words contain more than a single word of the sent texts."""
     mine, theirs = _NO_WORD.sub("", sent_text.casefold()), _NO_WORD.sub("", words.casefold())
     foreign = {char for char in theirs if not char.isascii()}
     # Where words are not parted a few signs are a sentence; what is spelled by numbers cannot be compared.
@@ -100,7 +100,7 @@ def _repeats(words: str, sent_text: str) -> bool:
 
 
 def _mask(words: str, sent_text: str) -> str:
-    """The words without names, numbers and quotations that were said."""
+    """Return the words without names, numbers and quotations of the sent texts."""
     plain = sent_text.casefold()
     words = _QUOTED.sub(lambda match: _LEFT_OUT if match[0].casefold() in plain else match[0], words)
 
@@ -113,7 +113,7 @@ def _mask(words: str, sent_text: str) -> str:
 
 
 def describe_parse_error(error: Exception) -> str:
-    """Why an answer could not be read, in words; what this package says itself stays as it says it."""
+    """Return why a response could not be parsed; our own messages are unchanged."""
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "it is not JSON"
     message = str(error)

@@ -1,4 +1,4 @@
-"""The embedder that comes with the package: a table of token vectors, no network, no GPU, no torch.
+"""The bundled embedder: a table of token vectors, without network, GPU or torch.
 
 A text's vector is the weighted sum of its tokens' vectors, scaled to length one. The weights are already
 in the table's scales, so a query costs one tokenisation, one gather and one product.
@@ -69,7 +69,7 @@ class StaticEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` in order; small calls are answered at once, large ones in a thread."""
+        """Embed `texts` in order; small calls in this thread, large ones in another."""
         if role == "query":
             texts = [drop_conversation_words(text) for text in texts]
         if self._table is not None and sum(map(len, texts)) <= INLINE_CHARACTERS:
@@ -83,7 +83,7 @@ class StaticEmbedder:
         return self._embed(self._table, texts)
 
     async def close(self) -> None:
-        """Let go of the table; embedding again loads it again."""
+        """Unload the table; the next call loads it."""
         self._table = None
 
     def _load_and_embed(self, texts: Sequence[str]) -> Matrix:
@@ -102,24 +102,24 @@ class StaticEmbedder:
 
 
 def word_pieces(text: str) -> list[int]:
-    """The pieces of a text in the vocabulary of the bundled table."""
+    """Return the piece ids of a text in the vocabulary of the bundled table."""
     [pieces] = word_piece_ids([text])
     return pieces
 
 
 def word_piece_ids(texts: Sequence[str]) -> list[list[int]]:
-    """The piece ids of each text in the vocabulary of the bundled table; at least one for each."""
+    """Return the piece ids of each text in the vocabulary of the bundled table; at least one for each."""
     return _tokens(_load(BUNDLED_TABLE), texts)
 
 
 def word_piece_texts(text: str) -> list[str]:
-    """The pieces of a text as they are spelled; those inside a word begin with ##."""
+    """Return the pieces of a text as spelled; those inside a word begin with ##."""
     tokenizer = _load(BUNDLED_TABLE).tokenizer
     return [tokenizer.id_to_token(piece) or "" for piece in word_pieces(text)]
 
 
 def piece_vectors() -> NDArray[np.float32]:
-    """A vector of length one for each piece of the bundled table's vocabulary: 30 MB, so keep what you make of it."""
+    """Return a unit vector for each piece of the vocabulary: 30 MB, so keep only what is derived from it."""
     import numpy as np
 
     vectors = _load(BUNDLED_TABLE).vectors.astype(np.float32)
@@ -153,7 +153,7 @@ def _load(folder: Path) -> _Table:
 
 
 def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:
-    """The token ids of each text, never an empty list: nothing at all counts as one unknown token."""
+    """Return the token ids of each text; an empty text has one unknown token."""
     # A lone surrogate is legal in a Python string and an error in the tokenizer.
     clean = [text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8") for text in texts]
     if len(clean) <= FEW_TEXTS and sum(map(len, clean)) <= INLINE_CHARACTERS:

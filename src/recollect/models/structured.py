@@ -1,4 +1,4 @@
-"""Find the answer in what a model put around it: an object, a string that spells it, a line for each part."""
+"""Get JSON that passes a check from a model, in whatever form the model wraps it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ERROR_KEYS = frozenset(["error", "errors"])
 
 
 def parse_json_lines(text: str) -> ParsedJson | None:
-    """The objects of a text that has one on each line, as a list; None if it is no such text."""
+    """Return the objects of a text with one object per line; None for other texts."""
     objects: list[Any] = []
     is_incomplete = False
     for line in text.splitlines():
@@ -36,7 +36,7 @@ def parse_json_lines(text: str) -> ParsedJson | None:
 
 
 def unwrap(value: object) -> Iterator[object]:
-    """What an object holds that may be the answer it wraps: another one, a list of such, a string that spells one."""
+    """Yield the parts of an object that may be the wrapped answer: objects, lists, JSON strings."""
     if not isinstance(value, Mapping):
         return
     for name, item in value.items():
@@ -74,12 +74,12 @@ _RETRY_PROMPT = (
 
 
 class InvalidAnswer(ValueError):
-    """The JSON is not what was asked for; the message is told to the model."""
+    """The JSON is not as requested; the message is sent to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partial(Generic[T]):
-    """What a check could use of an answer, what is wrong with the rest, and how much the usable part is worth."""
+    """The usable part of an answer, the problems of the rest, and the value of the usable part."""
 
     value: T
     complaints: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Partial(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structured(Generic[T]):
-    """A checked answer, how it was had and what it cost; tokens are 0 where the server does not count them."""
+    """A checked answer, how it was obtained and its cost; tokens are 0 if not counted."""
 
     value: T
     model: str
@@ -114,7 +114,7 @@ class _Cost:
 
 @dataclass(slots=True)
 class _Attempt(Generic[T]):
-    """One question to the model, and what came of it."""
+    """One call of the model and its result."""
 
     how: Form
     text: str = ""
@@ -136,7 +136,7 @@ async def ask_json(
     timeout_s: float | None,
     check: Callable[[object], T | Partial[T]],
 ) -> Structured[T]:
-    """The answer as `check` gives it, after at most one corrective question; a BrokenAnswer if none can be used.
+    """Return the result of `check`, after at most one correction; raise `BrokenAnswer` if none is usable.
 
     `check` is handed plain JSON values and raises an InvalidAnswer, or returns a Partial where only some is usable.
     `timeout_s` is for both questions together.
@@ -187,7 +187,7 @@ def _best(attempts: Sequence[_Attempt[T]], model: str, cost: _Cost) -> Structure
 
 @dataclass(frozen=True, slots=True)
 class _JsonRequest(Generic[T]):
-    """Whom to ask, for what, and who pays."""
+    """The model, the check and the cost account of one question."""
 
     chat: Chat
     schema: Mapping[str, Any]
@@ -195,7 +195,7 @@ class _JsonRequest(Generic[T]):
     check: Callable[[object], T | Partial[T]]
 
     async def ask(self, messages: Sequence[ChatMessage], *, max_tokens: int, timeout_s: float | None) -> _Attempt[T]:
-        """One question in the best form the endpoint takes; an answer that cannot be used is no error here."""
+        """Call the model once in the best format of the endpoint; an unusable answer is not an error here."""
         chat = self.chat
         form: Form = chat.form if isinstance(chat, AnsweringChat) else "schema"
         refusal: InvalidInput | None = None
@@ -233,7 +233,7 @@ class _JsonRequest(Generic[T]):
         return ModelAnswer(text=text)
 
     async def _check_attempt(self, attempt: _Attempt[T]) -> _Attempt[T]:
-        """The try with the best of the values that its text holds."""
+        """Return the attempt with the best value in its text."""
         if len(attempt.text) > _LONG_CHARS:
             values = await asyncio.to_thread(_parse_values, attempt.text)
         else:
@@ -251,7 +251,7 @@ class _JsonRequest(Generic[T]):
         return attempt
 
     def _check_value(self, parsed: ParsedJson, wrappers: int = 0) -> tuple[Partial[T] | None, list[str]]:
-        """What the check makes of a value, or of the first that it wraps and that can be used."""
+        """Return the result of the check for a value, or for the first usable value inside it."""
         partial, complaints = self._check_unwrapped(parsed)
         if partial is None and wrappers < MAX_WRAPPERS:
             for value in unwrap(parsed.value):
@@ -272,7 +272,7 @@ class _JsonRequest(Generic[T]):
 
 
 def _parse_values(text: str) -> list[ParsedJson]:
-    """All that may be the answer: each value of the text, and last what its lines come to together."""
+    """Return all values that may be the answer: each value of the text, then its lines combined."""
     read = list(parse_json_values(text))
     lines = parse_json_lines(text) if len(read) > 1 else None
     if lines is None:
@@ -282,12 +282,12 @@ def _parse_values(text: str) -> list[ParsedJson]:
 
 
 def _may_be_about_form(error: InvalidInput) -> bool:
-    """Whether another form could help; servers say so in many ways, and some do not say what they refuse."""
+    """Return whether another format could help; servers report this in many ways."""
     return not isinstance(error, InvalidSettings) or any(word in str(error) for word in _ABOUT_FORM)
 
 
 def _with_schema(messages: Sequence[ChatMessage], schema: Mapping[str, Any]) -> list[ChatMessage]:
-    """The messages with the schema in words at their end, so that what comes before stays the same for caches."""
+    """Return the messages with the schema at the end, so that the beginning stays cacheable."""
     *before, last = messages
     instruction = _SCHEMA_PROMPT.format(schema=json.dumps(schema, ensure_ascii=False))
     return [*before, {**last, "content": f"{last['content']}\n\n{instruction}"}]
@@ -296,7 +296,7 @@ def _with_schema(messages: Sequence[ChatMessage], schema: Mapping[str, Any]) -> 
 def _retry_messages(
     messages: Sequence[ChatMessage], broken: _Attempt[T], schema: Mapping[str, Any]
 ) -> list[ChatMessage]:
-    """The question, what was answered, and what is wrong with it."""
+    """Return the question, the answer and its problems as messages."""
     # A server that took the schema may not have shown it to the model; asked in words it is shown anyway.
     schema_text = "" if broken.how == "prompt" else json.dumps(schema, ensure_ascii=False)
     # What the server is called and how it failed is nothing to the model.

@@ -129,7 +129,7 @@ def encode_passages(texts: Sequence[str]) -> list[TokenVectors]:
 
 
 def _encode(network: _Network, rows: Sequence[list[int]]) -> list[Floats]:
-    """The forward pass over rows of piece ids, padded to the longest."""
+    """Run the network on rows of piece ids, padded to the longest."""
     lengths = [len(row) for row in rows]
     count, longest = len(rows), max(lengths)
     ids = np.zeros((count, longest), np.int64)
@@ -155,7 +155,7 @@ def _encode(network: _Network, rows: Sequence[list[int]]) -> list[Floats]:
 
 
 def _attend(qkv: Floats, count: int, longest: int, padding: Floats | None) -> Floats:
-    """Self-attention of every row within itself."""
+    """Apply self-attention within each row."""
     q, k, v = qkv.reshape(count, longest, 3, _HEADS, -1).transpose(2, 0, 3, 1, 4)
     scores = (q * np.float32(q.shape[-1] ** -0.5)) @ k.swapaxes(-1, -2)
     if padding is not None:

@@ -1,4 +1,4 @@
-"""Every embedder's last step: finite rows of length one, whatever the model gave."""
+"""Normalise embeddings: finite rows of length one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_LENGTH = 1e-9
 
 
 def unit_rows(vectors: NDArray[Any], texts: Sequence[str]) -> Matrix:
-    """Scale the row of each text to length one; a row of zeros gets a direction made from the text's words."""
+    """Scale each row to length one; a row of zeros gets a direction derived from the words of its text."""
     rows = np.array(vectors, dtype=np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     if not np.isfinite(lengths).all():
@@ -38,7 +38,7 @@ def unit_rows(vectors: NDArray[Any], texts: Sequence[str]) -> Matrix:
 
 
 def direction_of_unknown(text: str, dimensions: int) -> NDArray[np.float32]:
-    """Make a direction from the hash of each word: the same words meet, anything else is nearly orthogonal."""
+    """Return a direction from the hashes of the words: equal words agree, others are nearly orthogonal."""
     words = text[:MAX_UNKNOWN_CHARACTERS].casefold().split()[:MAX_UNKNOWN_WORDS]
     direction = np.zeros(dimensions, dtype=np.float32)
     for word in words or [""]:

@@ -1,4 +1,4 @@
-"""Long work in threads, in small pieces: who stops waiting stops the work."""
+"""Run long work in threads in small pieces, so that it can be cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Done = TypeVar("Done")
 
 
 class WorkerPool:
-    """Threads of its own, so that the event loop stays free and no more than `workers` cores are taken.
+    """A thread pool that keeps the event loop free and uses at most `workers` cores.
 
     With `most_waiting`, new work is refused while more pieces than that wait: in a line longer than anyone's
     patience everyone would wait, and none be served.
@@ -29,7 +29,7 @@ class WorkerPool:
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=f"recollect-{name}")
 
     async def map(self, work: Callable[[Piece], Done], pieces: Sequence[Piece]) -> list[Done]:
-        """`work` of every piece, in order. Cancelled, no further piece is begun.
+        """Apply `work` to every piece, in order; after a cancellation no further piece is started.
 
         ModelUnavailable once it is closed, also for those who wait, or while too much work waits.
         """
@@ -48,7 +48,7 @@ class WorkerPool:
                 future.cancel()
 
     def close(self) -> None:
-        """Take no more work, and end after the pieces at hand."""
+        """Accept no more work, and end after the current pieces."""
         self._closed.set()
         # What waits in line is not cancelled: its turn comes at once, and its caller is told why it was not done.
         self._workers.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""Count which memories are recalled, behind the answer: nobody waits for it."""
+"""Count which memories are recalled, in the background."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
-# Beyond this, counting stops until the next write: a ledger that is away must not fill the memory.
+# Beyond this, counting stops until the next write: an unavailable ledger must not fill the memory.
 _MAX_PENDING = 10_000
 
 
 class AccessCounter:
-    """Collects what was recalled for a moment, and writes it in one go."""
+    """Collects the ids of recalled memories and writes them in batches."""
 
     def __init__(self, ledger: Ledger, *, wait_s: float = WAIT_S) -> None:
         self._ledger = ledger
@@ -26,7 +26,7 @@ class AccessCounter:
         self._writer = DeferredWriter(self._write, wait_s=wait_s)
 
     def record(self, scope: Scope, ids: Iterable[str]) -> None:
-        """These memories of the user were recalled."""
+        """Count these memories of the user as recalled."""
         new_ids = set(ids) - self._pending.get(scope.user, set())
         if not new_ids or self._count + len(new_ids) > _MAX_PENDING:
             return
@@ -35,7 +35,7 @@ class AccessCounter:
         self._writer.schedule()
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write pending counts."""
         await self._writer.close()
 
     async def _write(self) -> bool:
@@ -44,5 +44,5 @@ class AccessCounter:
             try:
                 await self._ledger.touch(Scope(user), sorted(ids), at=now())
             except RecollectError as error:
-                _log.warning("could not count which memories were recalled: %s", error)
+                _log.warning("recalled memories could not be counted: %s", error)
         return bool(self._pending)

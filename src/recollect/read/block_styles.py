@@ -1,4 +1,4 @@
-"""What a style of block is made of."""
+"""The styles of the prompt block: sections, line formats and delimiters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPIS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockItem:
-    """One memory as a block shows it. All but `content` and `value` are already harmless and on one line.
+    """One memory in a block. All fields but `content` and `value` are already sanitised and on one line.
 
     `until` is the day on which what it says ended, empty for what holds. Memories about one subject share a number.
     """
@@ -42,16 +42,16 @@ class BlockItem:
 
     @property
     def speaker(self) -> str:
-        """Who said it, for a turn."""
+        """The speaker of a turn: name or role."""
         return self.name or self.role
 
     def with_speaker(self, words: str) -> str:
-        """The words, after who said them if that is known."""
+        """Return the words after the speaker's name, if there is one."""
         return f"{self.speaker}: {words}" if self.speaker else words
 
 
 def mark_past(item: BlockItem, words: str) -> str:
-    """The words, with the day they ceased to hold if they did."""
+    """Return the words with the end of their validity, if they have one."""
     return f"{words} (until {item.until})" if item.until else words
 
 
@@ -93,7 +93,7 @@ _BRACKETED = re.compile(r"\[(?=/?[A-Z_]+\])")
 
 
 def fenced_style(now: datetime) -> BlockStyle:
-    """The style with marks of its own; to be used for one block only."""
+    """Return the style with new random fences, for one block only."""
     head, foot = new_fence(now)
     return BlockStyle(
         head=head, sections=(BlockSection(line=_json_line, by_subject=True),), foot=foot, clean=_clean, mark=_unmarked
@@ -110,7 +110,7 @@ def _json_line(item: BlockItem, words: str, _: int) -> str:
 
 
 def _unmarked(_: BlockItem, words: str) -> str:
-    """The words alone: a line has a field for when they ended."""
+    """Return the words without the end of validity, for styles that have a field for it."""
     return words
 
 

@@ -1,4 +1,4 @@
-"""Group memories by what they are about, so that a prompt shows statements about one subject together."""
+"""Format memories as a prompt block within a token budget, with statements about one subject together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUMMARIES = frozenset({Category.SUMMARY, Category.EPISODE})
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A memory with its distinctive terms and the turns it was learned from; a turn is its own."""
+    """A memory with its distinctive terms and its source turns; a turn is its own source."""
 
     record: MemoryRecord
     terms: frozenset[str]
@@ -106,13 +106,13 @@ _MIN_CUT_TOKENS = 24
 def format_context(
     style: str, hits: Sequence[Hit], *, budget_tokens: int, now: datetime, summary: str | None = None
 ) -> PromptBlock:
-    """The block of as many of the best hits as fit, with the conversation's summary before them if there is one.
+    """Return the block of as many of the best hits as fit, after the summary if there is one.
 
-    Hits come best first and are left out from the end. One that would take more than half of the room (all of it,
-    if it is alone) is cut. The text never has more tokens than the budget, marks and headings included.
+    Hits are ordered best first, and the last ones are dropped. One that would take more than half of the budget (all
+    of it if it is the only one) is truncated. The text never exceeds the budget, fences and headings included.
     """
     if style not in STYLES:
-        raise InvalidInput(f"there is no context format {style!r}; the formats are {', '.join(STYLES)}")
+        raise InvalidInput(f"unknown context format {style!r}; use one of {', '.join(STYLES)}")
     block = _BlockBuilder(STYLES[style](now), budget_tokens)
     groups = group_by_subject([hit.record for hit in hits])
     items = [_item(hit.record, now, group + 1) for hit, group in zip(hits, groups, strict=True)]
@@ -125,7 +125,7 @@ def format_context(
 
 @dataclass(slots=True)
 class _BlockBuilder:
-    """A block that is being filled, and what becomes of each memory on the way."""
+    """A block under construction, with the hits used and the reasons for those dropped."""
 
     style: BlockStyle
     budget: int
@@ -152,7 +152,7 @@ class _BlockBuilder:
         return PromptBlock(text, tokens, tuple(self.used), self.cut, self.dropped, self.flagged)
 
     def _add(self, item: BlockItem, share: int) -> bool:
-        """Whether there was room for the memory, or nothing in it to make room for."""
+        """Add the memory if it fits; return whether it did or was empty."""
         at, section = next(each for each in enumerate(self.style.sections) if item.category in each[1].categories)
         # No more is looked at than could ever be shown: a megabyte costs what a page does.
         max_chars = max(share, 0) * MAX_CHARS_PER_TOKEN
@@ -230,7 +230,7 @@ def _item(record: MemoryRecord, now: datetime, subject: int) -> BlockItem:
 
 
 def _until(record: MemoryRecord, now: datetime) -> str:
-    """The day on which what a memory says ended; empty for what holds."""
+    """Return the day on which the memory ceased to be valid; empty if it is valid."""
     ended = record.valid_to
     if ended is None and record.status is Status.SUPERSEDED:
         ended = record.updated_at
@@ -238,7 +238,7 @@ def _until(record: MemoryRecord, now: datetime) -> str:
 
 
 def _turns(detail: Mapping[str, object]) -> str:
-    """The turns that a summary stands for, such as "turns 1-10"."""
+    """Return the turns that a summary covers, such as "turns 1-10"."""
     if "turn_range" in detail:
         return _label(detail["turn_range"])
     start, end = detail.get("turn_start"), detail.get("turn_end")
@@ -246,7 +246,7 @@ def _turns(detail: Mapping[str, object]) -> str:
 
 
 def _label(value: object) -> str:
-    """A short text beside the words; it too may come from anyone."""
+    """Return a short field sanitised for the block; it may come from anyone."""
     return _shorten(value[: 4 * _LABEL_CHARS]) if isinstance(value, str) else ""
 
 

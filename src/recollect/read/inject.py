@@ -1,9 +1,9 @@
-"""Put a block of memories into the messages of a chat request, and touch nothing else.
+"""Insert the block of memories into the messages of a chat request, and leave everything else unchanged.
 
-By default the block is a message of its own just before the last user message: all before it stays as it was, so the
-provider's prompt cache still knows it. It speaks as the user, not as the system: memories hold what users, pages and
-tools once said, and must not rise to the operator's level by being remembered. Models whose templates want user and
-assistant to take turns need the place "question".
+By default the block is a separate message before the last user message, so that the provider's prompt cache still
+matches everything before it. Its role is user, not system: memories contain text from users, pages and tools, which
+must not gain the authority of the operator. Models whose templates require alternating roles need the place
+"question".
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _TOOL_ROLES = ("tool", "function")
 
 
 def inject(messages: Sequence[Message], block: str, *, place: InjectPlace = "before-question") -> list[Message]:
-    """The messages with the block in its place, all others the very same; without a block or a message, all of them.
+    """Return the messages with the block inserted; the other messages are the same objects.
 
     "before-question": a user message before the last user message, never between a tool call and its results.
     "system": at the end of the last of the system or developer messages that come first; a new one if none does.
-    "question": the last user message becomes the block, "Current message:" and what it said.
-    Where no user speaks, the first and the last put a user message after the system messages that come first.
-    A fenced block that an earlier call put there goes, so that messages which are handed back hold one block.
+    "question": the last user message becomes the block, "Current message:" and its text.
+    Without a user message, the first and the last insert one after the leading system messages.
+    Fenced blocks of earlier calls are removed, so that there is only one block.
     """
     result = list(messages)
     if not result or not block.strip():
@@ -76,7 +76,7 @@ def _prepend_to_question(messages: list[Message], block: str) -> list[Message]:
 
 
 def _without_blocks(messages: Sequence[Message]) -> list[Message]:
-    """The messages without what recall once put there; those that hold nothing of it are the very same."""
+    """Return the messages without injected blocks; messages without one are the same objects."""
     remaining = []
     for message in messages:
         may_hold_block = message_role(message) in (*_SYSTEM_ROLES, "user")
@@ -108,19 +108,19 @@ def _without_block_in_part(part: Any) -> Any:
 
 
 def _question_index(messages: Sequence[Message]) -> int | None:
-    """Where the last user message is, if there is one."""
+    """Return the index of the last user message, or None."""
     return next((at for at in range(len(messages) - 1, -1, -1) if message_role(messages[at]) == "user"), None)
 
 
 def _count_leading_system(messages: Sequence[Message]) -> int:
-    """How many system or developer messages come before all others."""
+    """Return the number of leading system and developer messages."""
     return next(
         (at for at, message in enumerate(messages) if message_role(message) not in _SYSTEM_ROLES), len(messages)
     )
 
 
 def _outside_calls(messages: Sequence[Message], at: int) -> int:
-    """The place itself, or the one before the tool call whose results come later than it."""
+    """Return the index, or that of the preceding tool call if its results come after the index."""
     for message in messages[at:]:
         if message_role(message) == "assistant":
             return at
@@ -143,7 +143,7 @@ def _accepts_text(message: Message) -> bool:
 
 
 def _with_content(message: Message, content: object) -> Message:
-    """A copy that says something else, its keys in the same order."""
+    """Return a copy with other content and the same order of keys."""
     return {**message, "content": content}
 
 
@@ -160,6 +160,6 @@ def _prepend_block(content: str | list[Any] | None, block: str) -> str | list[An
 
 
 def _text_part(text: str, siblings: Sequence[object]) -> dict[str, str]:
-    """A text part of the kind that the parts beside it are."""
+    """Return a text part of the same type as its neighbours."""
     kinds = [str(part.get("type")) for part in siblings if isinstance(part, Mapping)]
     return {"type": "input_text" if any(kind.startswith("input_") for kind in kinds) else "text", "text": text}

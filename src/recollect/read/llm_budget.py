@@ -1,4 +1,4 @@
-"""What asking an LLM costs while something is recalled: within the day's limits, and put down behind the answer."""
+"""Meter LLM calls during recall: enforce the daily quota, and record usage in the background."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("recollect")
 _BY = Author("recall")
-# Sums of so many users, steps and models wait at most: a ledger that is away must not fill the memory.
+# Maximum number of pending sums: an unavailable ledger must not fill the memory.
 _MAX_PENDING = 10_000
 
 # User, day, step and model.
@@ -31,24 +31,24 @@ _UsageKey: TypeAlias = tuple[str, int, str, str]
 
 
 class LlmBudget:
-    """Knows what may be spent, collects what was, and writes it in one go; what cannot be written waits."""
+    """Checks the quota, collects usage and writes it in batches; usage that cannot be written is retried."""
 
-    def __init__(self, ledger: Ledger, allowance: LlmQuota | None = None, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, ledger: Ledger, quota: LlmQuota | None = None, *, wait_s: float = WAIT_S) -> None:
         self._ledger = ledger
-        self._allowance = allowance or LlmQuota()
+        self._quota = quota or LlmQuota()
         self._pending: dict[_UsageKey, ModelUsage] = {}
         self._in_flight: dict[_UsageKey, ModelUsage] = {}
         self._has_failed = False
         self._writer = DeferredWriter(self._write, wait_s=wait_s)
 
     async def refusal(self, user: str) -> str:
-        """Why no LLM is to be asked for the user now; empty if one may be.
+        """Return why no LLM may be called for the user now; empty if it may.
 
-        Where nothing is kept of a user there is nothing to find, and nobody on whose account it could be put.
+        Without any record of the user there is nothing to search, and no account for the cost.
         """
         if not (await self._ledger.revision(user)).number:
-            return "nothing is kept of this user"
-        if not self._allowance.user and not self._allowance.everyone:
+            return "the user has no memories"
+        if not self._quota.user and not self._quota.everyone:
             return ""
         today = day_number(now())
         unwritten = [
@@ -57,27 +57,27 @@ class LlmBudget:
         return await quota_exceeded_reason(
             self._ledger,
             user,
-            self._allowance,
+            self._quota,
             unrecorded=_tokens([spent for spent in unwritten if spent.user == user]),
             unrecorded_total=_tokens(unwritten),
         )
 
     def record(self, spent: ModelUsage) -> None:
-        """So much was spent."""
+        """Add usage to the next write."""
         key = (spent.user, day_number(spent.at), spent.step, spent.model)
         if key not in self._pending and len(self._pending) >= _MAX_PENDING:
-            _log.warning("the ledger has been away for long: what the LLM cost is not recorded any more")
+            _log.warning("LLM usage is no longer recorded: the ledger has been unavailable for too long")
             return
         previous = self._pending.get(key)
         self._pending[key] = spent if previous is None else _add_usage(previous, spent)
         self._writer.schedule()
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write pending usage."""
         await self._writer.close()
         if self._pending:
             lost = list(self._pending.values())
-            _log.warning("%d calls to the LLM are not recorded: the ledger is away", sum(each.calls for each in lost))
+            _log.warning("%d LLM calls are not recorded: the ledger is unavailable", sum(each.calls for each in lost))
 
     async def _write(self) -> bool:
         self._in_flight, self._pending = self._pending, {}
@@ -85,7 +85,7 @@ class LlmBudget:
             for user in sorted({key[0] for key in self._in_flight}):
                 await self._write_for(user)
         finally:
-            # Whatever ended this: what is not in the ledger comes first the next time.
+            # After any failure: usage that is not in the ledger is written first the next time.
             for key, spent in self._in_flight.items():
                 later = self._pending.get(key)
                 self._pending[key] = spent if later is None else _add_usage(spent, later)
@@ -98,7 +98,7 @@ class LlmBudget:
             await self._ledger.apply(Scope(user), [], by=_BY, effects=[self._in_flight[key] for key in keys])
         except RecollectError as error:
             if not self._has_failed:
-                _log.warning("could not record what the LLM cost: %s", error)
+                _log.warning("LLM usage could not be recorded: %s", error)
             self._has_failed = True
             if error.retryable:
                 return
@@ -123,22 +123,22 @@ def _tokens(spent: Sequence[ModelUsage]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MeteredChat:
-    """A chat model that is asked for a user: within the day's limits, and every question is put down."""
+    """A chat model for one user whose calls are checked against the quota and recorded."""
 
     chat: Chat
     user: str
     budget: LlmBudget
 
     async def refusal(self) -> str:
-        """Why it may not be asked now; empty if it may."""
+        """Return why the model may not be called now; empty if it may."""
         return await self.budget.refusal(self.user)
 
     async def ask(
         self, step: str, messages: Sequence[ChatMessage], *, max_tokens: int, timeout_s: float | None
     ) -> str:
-        """What the model answers, for a step of ours.
+        """Return the answer of the model to a step.
 
-        A question without an answer counts as a call all the same: whoever waited no longer may have to pay for it.
+        A call that fails or times out is recorded too, because the provider may charge for it.
         """
         answer = ModelAnswer(text="")
         try:

@@ -1,4 +1,4 @@
-"""The words of a text as they are spelled, and which of them say little alone in its language."""
+"""Split text into words as spelled, and find the stop words of its language."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_DETECTION_WORDS = 100
 
 @dataclass(frozen=True, slots=True)
 class StopWords:
-    """The small words of one language; see multilingual_stopwords.toml for what each kind is."""
+    """The stop words of one language; multilingual_stopwords.toml explains each kind."""
 
     light: frozenset[str]
     pointing: frozenset[str]
@@ -47,12 +47,12 @@ class StopWords:
 
 
 def normalize_word(word: str) -> str:
-    """A word as the tables have it."""
+    """Return a word in the form of the tables."""
     return word.casefold().replace("’", "'")
 
 
 def split_words(text: str) -> list[str]:
-    """The words in order, as they are spelled; in scripts without spaces, the small words and what is between."""
+    """Return the words in order, as spelled; scripts without spaces are split at their stop words."""
     pattern = _stop_word_pattern("ja" if _HAS_KANA.search(text) else "zh")
     words: list[str] = []
     for word in _WORD.findall(text):
@@ -70,12 +70,12 @@ def _split_elision(word: str) -> list[str]:
 
 
 def is_spaceless(word: str) -> bool:
-    """Whether a word is of a script that does not put words apart."""
+    """Return whether a word is of a script without spaces."""
     return _SPACELESS.match(word) is not None
 
 
 def stop_words_for(words: Sequence[str]) -> StopWords:
-    """The small words of the language that most of `words` belong to; of English if none of them says."""
+    """Return the stop words of the language that most of `words` belong to; English if unclear."""
     return _languages()[detect_language(words)]
 
 

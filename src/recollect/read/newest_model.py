@@ -1,6 +1,6 @@
-"""The trained model that says how likely a newer statement replaces an older one, from the signals of the pair.
+"""The trained model that says how likely a newer statement replaces an older one, from features of the pair.
 
-A small network over the signals; one of them is the sum of trained weights of the pair's words. The file is made
+A small network over the features; one of them is the sum of trained weights of the pair's words. The file is made
 by `evals/train_newest.py`.
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 MODEL_FILE = Path(__file__).with_name("prefer_newest.npz")
-# Signals are cut off at this many deviations from their mean, so that an unusual pair is judged like a usual one.
+# Features are clipped at this many deviations from their mean, so that an unusual pair is judged like a usual one.
 MAX_DEVIATIONS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class NewestModel:
-    """Weights of word vectors in three roles, and a network with one hidden layer over standardised signals."""
+    """Weights of word vectors in three roles, and a network with one hidden layer over standardised features."""
 
     words: Floats
     mean: Floats
@@ -50,7 +50,7 @@ class NewestModel:
     output_bias: Floats
 
     def odds(self, features: Floats) -> Floats:
-        """Return the log-odds of each row of signals."""
+        """Return the log-odds of each row of features."""
         inputs = np.clip((features - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
         rows: Floats = np.maximum(inputs @ self.hidden + self.hidden_bias, 0) @ self.output + self.output_bias
         return rows
@@ -74,7 +74,7 @@ def save_newest_model(path: Path, model: NewestModel) -> None:
     np.savez_compressed(path, **arrays)
 
 
-# Signals of one candidate, once for the older and once for the newer of a pair.
+# Features of one candidate, once for the older and once for the newer of a pair.
 OWN_FEATURES = (
     "relevance", "coverage", "meaning", "length", "asks", "is_turn", "by_assistant", "place", "asked",
     "has_rare", "names", "numbers", "newer_shown",
@@ -92,9 +92,9 @@ PAIR_FEATURES = (
 WORD_ODDS_INDEX = PAIR_FEATURES.index("words")
 
 MAX_CHARS = 400
-# On the scale of `Ruler`: texts less alike than this are about different things.
+# Scaled by `Calibration`: texts less similar than this are about different things.
 MIN_SIMILARITY = 0.6
-# Only what stands among the first hits is worth replacing; later statements are looked for to replace the very first.
+# Only the first hits are worth replacing; statements outside the result may only replace the very first.
 MAX_OLDER, MAX_OLDER_OF_LATER = 2, 1
 _NEXT_TURNS = 2
 # More than any two texts are alike.
@@ -119,7 +119,7 @@ class PairStatement:
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """Places (older, newer) of the pairs, the one with the newest statement last, and a row of signals for each."""
+    """Places (older, newer) of the pairs, the one with the newest statement last, and a row of features for each."""
 
     pairs: list[tuple[int, int]]
     features: Floats
@@ -164,10 +164,10 @@ def compare_pairs(
 ) -> PairTable:
     """Return the pairs in which a newer statement comes after an older one that it might replace.
 
-    `alike` holds the cosines of all candidates on the scale of `Ruler`. The first `shown` candidates are those of the
-    result; the others can only be the newer of a pair.
+    `similarity` has the cosines of all pairs, scaled by `Calibration`. The first `result_count` candidates are those
+    of the result; the others can only be the newer of a pair.
     """
-    # So few that plain loops are done before arrays are set up.
+    # For so few candidates plain loops are faster than arrays.
     ages = [age_key(each) for each in candidates]
     similarities: list[list[float]] = similarity.tolist()
     pairs = [
@@ -233,7 +233,7 @@ def _own_features(
     ages: Sequence[tuple[float, bool, int]],
     result_count: int,
 ) -> dict[int, tuple[float, ...]]:
-    """Return the signals of each candidate that is in a pair, by its place, in the order of OWN_SIGNALS."""
+    """Return the features of each candidate in a pair, by its index, in the order of OWN_FEATURES."""
     question_terms_in = {at: question_terms & each.terms for at, each in statements.items()}
     counts = Counter(term for terms in question_terms_in.values() for term in terms)
     # The question's term that fewest candidates have tells look-alikes apart.

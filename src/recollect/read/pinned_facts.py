@@ -1,4 +1,4 @@
-"""Keyed facts: who the user is and what holds for them, given whatever the question."""
+"""Keyed facts: facts about the user that enter every prompt."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from recollect.model.scope import Level, Scope
 from recollect.text.tokens import MAX_CHARS_PER_TOKEN, count_tokens
 
 _NARROWEST = (Level.USER, Level.PROJECT, Level.SESSION)
-# A file has its path for a key; it is given where it fits, not always.
+# The key of a file is its path; files are not pinned.
 _FACTS: Filter = Where("category", Op.NE, str(Category.FILE))
 
 
 async def keyed_facts(
     scope: Scope, filter: Filter, *, ledger: Ledger, limit: int, min_importance: float, as_of: datetime | None = None
 ) -> list[Hit]:
-    """The user's keyed facts that pass the filter and matter at least so much, most important first."""
+    """Return the user's keyed facts of at least this importance that pass the filter, most important first."""
     if not limit:
         return []
     facts = await ledger.keyed_facts(
         scope, both(filter, _FACTS), min_importance=min_importance, limit=limit, as_of=as_of
     )
     return [
-        Hit(fact, fact.importance, {"importance": fact.importance}, "a keyed fact, always given") for fact in facts
+        Hit(fact, fact.importance, {"importance": fact.importance}, "a keyed fact, always included") for fact in facts
     ]
 
 
 def merge_facts(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, tokens: int) -> tuple[Hit, ...]:
-    """What is always given, then what was found; a fact that was found keeps its score.
+    """Return the keyed facts, then the hits; a fact that is also a hit has the score of the hit.
 
-    Facts take no more than a third of the tokens, so that there is room for what was asked. Of one key the narrowest
-    level holds, and one turn gives no more of them than it may of hits.
+    Facts take at most a third of the tokens, which leaves space for the hits. Of facts with the same key the one of
+    the narrowest level is used. `per_source` limits the facts and hits from one turn.
     """
     scored = {hit.id: hit for hit in hits}
     tokens_left = tokens // 3

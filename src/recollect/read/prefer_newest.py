@@ -1,7 +1,7 @@
 """Prefer the newest: of two statements that compete, the newer one comes first.
 
 Two statements compete if one supersedes the other, if both have the same key, or if the trained model says that the
-newer replaces the older (`newest_model.py`, from the signals of `statement_pairs.py`). The newer statement may be one
+newer replaces the older (`newest_model.py`). The newer statement may be one
 that hardly fits the question by its own words: "my sister works at Bosch" does, "Ines starts at Volta on Monday" does
 not. Such a later statement joins the result in the place of the older one, with its score. No other score rises.
 """
@@ -35,8 +35,8 @@ MAX_CANDIDATES = 10
 MIN_ODDS = 0.4
 # A reranker has read the question with each statement: only pairs it finds this close are reordered.
 _RERANKED_MARGIN = 0.05
-# Beside the first candidates those are looked at that are this alike to the best one, on the scale of `Ruler`: so
-# many, out of so many of the pool.
+# Candidates outside the result are considered if they are this similar to the best one (scaled by `Calibration`): at
+# most `_MAX_LATER` of the next `_LATER_OUT_OF` of the pool.
 _MIN_LATER_SIMILARITY = 0.8
 _MAX_LATER, _LATER_OUT_OF = 2, 60
 

@@ -1,4 +1,4 @@
-"""What a conversation is about, in a few of its own words: those of most weight, wherever they stand."""
+"""Find the main terms of earlier messages, for questions that depend on them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|[。！？\n]+")
 
 @dataclass(slots=True)
 class _WordStats:
-    """All that is known of one word, however it was spelled."""
+    """The occurrences of one word in all its spellings."""
 
     spelling: str
     messages: set[int] = field(default_factory=set)
@@ -70,12 +70,12 @@ class _WordStats:
 
     @property
     def term(self) -> str:
-        """The word as it was spelled, but for a capital letter that only opened a sentence."""
+        """Return the word as spelled, without the capital letter of a sentence start."""
         return self.spelling.lower() if self._is_opening_gerund() else self.spelling
 
     @property
     def is_informative(self) -> bool:
-        """Whether the word is long enough for its kind to say what is talked about, and no filler."""
+        """Return whether the word is long enough to name a topic, and no filler."""
         word = self.spelling
         if is_spaceless(word) or any(char.isdigit() for char in word):
             return len(word) > 1
@@ -101,7 +101,7 @@ class _WordStats:
 
 
 def context_terms(texts: Sequence[str], *, question: str, limit: int = MAX_TERMS) -> list[str]:
-    """At most `limit` words of `texts`, oldest text first, that say most about them; none that `question` has."""
+    """Return at most `limit` main words of `texts` (oldest first) that are not in `question`."""
     question_terms = set(terms_of(question[:MAX_MESSAGE_CHARS]))
     stats: dict[tuple[str, ...], _WordStats] = {}
     for at, text in enumerate(texts):
@@ -118,7 +118,7 @@ def context_terms(texts: Sequence[str], *, question: str, limit: int = MAX_TERMS
 
 
 def _content_words(text: str) -> Iterator[tuple[str, bool]]:
-    """The words that say something, each with whether it opens a sentence, where a capital letter says nothing."""
+    """Return the content words, each with whether it begins a sentence."""
     sentences = [split_words(sentence) for sentence in _SENTENCE_END.split(text)]
     stop_words = stop_words_for([word for words in sentences for word in words])
     is_all_caps = text.isupper()
@@ -136,7 +136,7 @@ _CHARS_PER_WORD = 2
 
 
 def needs_context(question: str) -> bool:
-    """Whether the question leaves out what it is about.
+    """Return whether the question does not say what it is about.
 
     It does when it has no word of weight ("How much?", "Tell me more"), when it has a single one that is neither a
     name nor of the speaker's own life ("The cost?"), when it goes on with what was said ("And Maui?", "What about
@@ -164,7 +164,7 @@ def needs_context(question: str) -> bool:
 
 
 def picks_earlier_item(question: str) -> bool:
-    """Whether the question chooses among things said before ("the other one"): no list of terms can say which."""
+    """Return whether the question chooses among earlier items ("the other one"), which terms cannot resolve."""
     words = split_words(question[:MAX_FRAGMENT_CHARS])
     picking = stop_words_for(words).picking
     return any(normalize_word(word) in picking for word in words)

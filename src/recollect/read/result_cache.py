@@ -1,4 +1,4 @@
-"""Give again what was found for the same question while nothing of the user's has changed, where that saves time.
+"""Cache the results of slow questions until a memory of the user changes.
 
 Redis holds ids, scores and the question as it was completed; the memories themselves are always read from the ledger.
 """
@@ -30,7 +30,7 @@ _DECAY = 0.98
 
 
 class CacheAdmission:
-    """Whether things of a kind take so long to find that it is worth looking whether they were found before."""
+    """Tracks whether results of a kind are slow enough to be worth a cache lookup."""
 
     def __init__(self, min_s: float) -> None:
         self._min_s = min_s
@@ -38,18 +38,18 @@ class CacheAdmission:
 
     @property
     def should_look_up(self) -> bool:
-        """Whether some of them took so long of late."""
+        """Return whether some results were slow recently."""
         return self._slowest_s >= self._min_s
 
     def should_store(self, duration_s: float) -> bool:
-        """Note how long one took to find; gives whether it is worth keeping."""
+        """Record how long a result took; return whether it is worth caching."""
         self._slowest_s = max(duration_s, self._slowest_s * _DECAY)
         return duration_s >= self._min_s
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """What a question came to: its words as they were completed, the hits, and notes on the way."""
+    """A cached result: the rewritten query, the hits and the notes."""
 
     query: str = ""
     hits: tuple[Hit, ...] = ()
@@ -58,7 +58,7 @@ class CachedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """What was found before, if anything; else where to put what is found now."""
+    """The cached answer, if any, and the key under which to store a new one."""
 
     answer: CachedAnswer | None = None
     key: CacheKey | None = None
@@ -66,10 +66,9 @@ class CacheLookup:
 
 
 class ResultCache:
-    """Looks whether a question was answered before, and keeps answers that took long to find.
+    """Looks up cached answers, and stores those that were slow to find.
 
-    `ways` says by what means and habits is searched: answers found in other ways are others. `lookups` does the same
-    for memories that are looked up.
+    `config_key` identifies the search configuration: answers of another configuration are not used.
     """
 
     def __init__(self, answers: AnswerCache, ledger: Ledger, *, config_key: str, min_s: float) -> None:
@@ -81,11 +80,11 @@ class ResultCache:
 
     @property
     def last_error(self) -> str:
-        """What is wrong with Redis; empty if nothing is."""
+        """The problem with Redis; empty if there is none."""
         return self._answers.last_error
 
     async def look_up(self, scope: Scope, request: str) -> CacheLookup:
-        """What was found for this before, of memories that still hold."""
+        """Return the cached answer, if all its memories are unchanged."""
         started = perf_counter()
         if not self._admission.should_look_up or self._answers.is_unavailable:
             # Finding it takes no longer than looking, or looking is of no use; only the time is taken.
@@ -112,7 +111,7 @@ class ResultCache:
         return CachedAnswer(stored["query"], tuple(hits), (*stored["notes"], "found before"))
 
     def store(self, lookup: CacheLookup, answer: CachedAnswer) -> None:
-        """Keep what was found, behind the answer, if that took long enough to be worth it."""
+        """Store an answer in the background if it was slow enough."""
         if not self._admission.should_store(perf_counter() - lookup.started) or lookup.key is None:
             return
         hits = [(hit.id, hit.score, dict(hit.scores)) for hit in answer.hits]
@@ -120,20 +119,20 @@ class ResultCache:
         self._answers.put_in_background(lookup.key, stored.encode())
 
     async def flush(self) -> None:
-        """Wait until all that is worth keeping is kept."""
+        """Wait until all pending answers are stored."""
         await self._answers.flush()
 
     async def forget(self, user: str) -> StoreErasure:
-        """Let go of all that is held of a user, whose memories were erased."""
+        """Drop all answers of a user after an erasure."""
         return await self._answers.forget(user, (await self._ledger.revision(user)).epoch)
 
     async def close(self) -> None:
-        """Let what is under way end, and let go of Redis."""
+        """Finish pending writes and close the connection to Redis."""
         await self._answers.close()
 
 
 def request_key(messages: Sequence[Any], *options: object) -> str:
-    """A question as one text, the same for the same question only; empty if it cannot be told apart from others."""
+    """Return a text that identifies the question; empty if it cannot be identified."""
     try:
         return f"{json.dumps(list(messages))} {options!r}"
     except (TypeError, ValueError, RecursionError):
@@ -150,7 +149,7 @@ _VOLATILE_FIELDS = ("access_count", "last_accessed_at")
 
 
 class LookupCache:
-    """Memories in lists, how many there are, and `single` ones: as the ledger tells them, or told before."""
+    """Cached listings, counts and single memories, read from the ledger when missing."""
 
     def __init__(self, answers: AnswerCache, ledger: Ledger, *, min_s: float, single: bool) -> None:
         self._answers = answers
@@ -160,7 +159,7 @@ class LookupCache:
         self._admission = {kind: CacheAdmission(min_s) for kind in ("get", "find", "count")}
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
-        """The user's memories of these ids, in their order; ids that are not theirs are left out."""
+        """Return the user's memories with these ids, in their order; unknown ids are skipped."""
 
         async def read() -> list[MemoryRecord]:
             return await self._ledger.get(scope, ids)
@@ -170,7 +169,7 @@ class LookupCache:
         return await self._read_through("get", scope, list(ids), read, pack=_pack, unpack=_unpack)
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        """Some of the memories in the scope, in order, and where to go on."""
+        """Return a page of the memories in the scope."""
 
         async def read() -> Page:
             return await self._ledger.find(scope, listing)
@@ -186,7 +185,7 @@ class LookupCache:
         return await self._read_through("find", scope, listing, read, pack=pack, unpack=unpack)
 
     async def count(self, scope: Scope, listing: Listing) -> int:
-        """How many memories the listing has in all."""
+        """Return the total number of memories in the listing."""
 
         async def read() -> int:
             return await self._ledger.count(scope, listing)
@@ -203,7 +202,7 @@ class LookupCache:
         pack: Callable[[_T], Any],
         unpack: Callable[[Any], _T],
     ) -> _T:
-        """What was told before at this revision, else what the ledger tells now."""
+        """Return the value cached at this revision, or read it from the ledger."""
         admission, key = self._admission[kind], None
         if admission.should_look_up and not self._answers.is_unavailable:
             key = await self._cache_key(kind, scope, repr(request))
@@ -241,7 +240,7 @@ class LookupCache:
 
 
 def _pack(records: Sequence[MemoryRecord]) -> list[Any] | None:
-    """Records as plain values; None for too many, and for none, since an unknown id may be any of very many."""
+    """Return the records as plain values; None for too many or none, because unknown ids are unlimited."""
     return [record_to_row(record) for record in records] if 0 < len(records) <= _MAX_RECORDS else None
 
 

@@ -1,4 +1,4 @@
-"""Rewrite: from a question in the middle of a conversation to one that can be searched for alone."""
+"""Rewrite a question from the middle of a conversation so that it can be searched for on its own."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _REFUSAL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenQuery:
-    """What is searched for: `query` by its words, and `extra`, where there is one, by its meaning.
+    """The query to search by words, and `hypothetical`, an imagined answer to search by vector.
 
-    Of its words, `guessed` are those that earlier messages were taken to be about. `failed` says that the LLM would
-    have been asked and was of no help, which it may be another time.
+    `inferred_terms` are the words of the query that were taken from earlier messages. `llm_failed` says that the LLM
+    was needed and failed, so that the result must not be cached.
     """
 
     query: str
@@ -77,13 +77,12 @@ async def rewrite(
     llm: MeteredChat | None,
     timeout_s: float,
 ) -> RewrittenQuery:
-    """The last thing the user said, completed by what came before; what goes wrong is a note, never an error.
+    """Return the last question, completed from earlier messages; failures become notes, not errors.
 
-    `said` is a question, or OpenAI-style messages, of which those of tools and of the application are not read.
-    A question that stands alone stays as it is, in every mode but `hyde`: an imagined answer helps those too.
-    `auto` adds terms, and asks the LLM only where terms cannot help: the user said none, or the question picks
-    one of several things that were said. Where the LLM fails, is late, talks nonsense or has had its tokens of the
-    day, terms are added.
+    `conversation` is a question or OpenAI-style messages; those of tools and system are ignored. A complete question
+    is unchanged, except in mode `hyde`, where an imagined answer is added. `auto` adds terms, and calls the LLM only
+    if terms cannot help: the user's messages have none, or the question chooses among earlier items. If the LLM
+    fails, is late, returns nonsense or has used up its quota, terms are added.
     """
     question, before = _split_question(conversation)
     is_incomplete = needs_context(question)
@@ -115,12 +114,12 @@ async def rewrite(
 
 
 def last_question(conversation: str | Sequence[Mapping[str, object] | str]) -> str:
-    """What the last user message asks, as it was said."""
+    """Return the text of the last user message."""
     return _split_question(conversation)[0]
 
 
 def _split_question(conversation: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[_Message]]:
-    """The question, and what the two said before it."""
+    """Return the question and the earlier messages of user and assistant."""
     messages = [conversation] if isinstance(conversation, str | Mapping) else conversation
     # What recall put in earlier was not said by anyone.
     turns = [_parse_message(message) for message in messages if not is_context(message)]
@@ -139,7 +138,7 @@ def _parse_message(message: object) -> _Message:
 
 
 def _with_terms(question: str, before: Sequence[_Message]) -> RewrittenQuery:
-    """The vague question with the words that the user's last messages are about, or else the assistant's last."""
+    """Return the question with the main terms of the user's last messages, or of the assistant's last one."""
     terms, note = _user_terms(question, before), "terms of the user's last messages added"
     if not terms:
         last = [text for role, text in before if role == "assistant"][-1:]
@@ -160,7 +159,7 @@ def _user_terms(question: str, before: Sequence[_Message]) -> list[str]:
 def _choose_prompt(
     mode: RewriteMode, fallback: RewrittenQuery, before: Sequence[_Message], *, question: str
 ) -> str | None:
-    """The prompt that could do better than the cheap way, if any."""
+    """Return the prompt for the LLM, if it could improve on the terms."""
     if fallback.needs_context and not before:
         # There is nothing the LLM could know either.
         return None
@@ -196,7 +195,7 @@ def _line(role: str, text: str) -> str:
 
 
 def _clean_answer(answer: str) -> str:
-    """The one sentence of an answer, without what models put around it; ModelUnavailable if there is none."""
+    """Return the sentence of an answer without decoration; raise `ModelUnavailable` if there is none."""
     lines = [line.strip() for line in answer[: MAX_ANSWER_CHARS * 8].splitlines()]
     lines = [line for line in lines if line and not line.startswith("```")]
     if len(lines) > 1 and lines[0].endswith(":"):

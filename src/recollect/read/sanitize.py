@@ -1,4 +1,4 @@
-"""Only what a reader can see: no control, direction, zero-width or tag characters, and for some blocks no lines."""
+"""Remove invisible and dangerous parts of text before it enters a prompt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BLOCK_START = re.compile(r"#{1,6}(?: |$)|>|[-+*](?: |$)|(?:-{3,}|={3,}|\*{3,}|_
 
 
 def remove_invisible(text: str) -> str:
-    """The text without what cannot be seen; every kind of line end is a newline, half a character is U+FFFD."""
+    """Return the text without invisible characters, with newlines as line ends and U+FFFD for broken characters."""
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_END.sub("\n", text)
@@ -38,7 +38,7 @@ def remove_invisible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The visible text on one line that starts no heading, list, quote, fence or turn of its own.
+    """Return the visible text on one line that starts no heading, list, quote, fence or turn.
 
     Any run of spaces and line ends is one space. Three or more backticks or tildes become two, a mark that would
     start a Markdown block gets a backslash before it, a tag or a mark of a chat template a space inside it.
@@ -92,14 +92,14 @@ _BARE = re.compile(r"(?<![\w@/.\\-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?=/[^\
 
 @dataclass(frozen=True, slots=True)
 class Defanged:
-    """The harmless text, and what was found in it: "html", "image", "link", "script"."""
+    """Return the sanitised text, and what was neutralised: "html", "image", "link", "script"."""
 
     text: str
     kinds: frozenset[str] = frozenset()
 
 
 def defang(text: str) -> Defanged:
-    """Images to their text, links to their words and a dead address; prose without either stays as it is.
+    """Replace images by their text, and links by their words and an inactive address; other prose is unchanged.
 
     Call it on visible text (see `visible`): a zero-width character inside a scheme would hide it.
     """
@@ -118,7 +118,7 @@ def defang(text: str) -> Defanged:
 def _replace_matches(
     rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, *, kind: str, kinds: set[str]
 ) -> str:
-    """The text with every match made harmless. Look-alikes match too, but stay where nothing matches."""
+    """Neutralise every match. Look-alike characters match too, and are kept where nothing matches."""
     folded = text if text.isascii() else text.translate(_lookalikes())
     parts, last = [], 0
     for match in rule.finditer(folded):
@@ -134,7 +134,7 @@ def _replace_matches(
 
 @cache
 def _lookalikes() -> dict[int, str]:
-    """Characters that a model may read as ASCII, each to one character so that positions stay the same."""
+    """Map characters that a model may read as ASCII, one to one so that positions stay the same."""
     fold = {code: unicodedata.normalize("NFKC", chr(code)) for span in _STYLED for code in range(*span)}
     fold = {code: plain for code, plain in fold.items() if len(plain) == 1 and plain.isascii()}
     return fold | dict.fromkeys(map(ord, "\u02d0\u2236\ua789\ufe55"), ":") | dict.fromkeys(map(ord, "⁄∕⧸"), "/")
@@ -145,7 +145,7 @@ _STYLED = ((0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x24B6, 0x24EA))
 
 
 def _decode_entity(entity: re.Match[str]) -> str:
-    """The character that an entity stands for, if addresses are made of such; else the entity."""
+    """Return the character of an entity if addresses are made of such characters; else the entity."""
     decimal, hexadecimal, name = entity.groups()
     character = _NAMED[name.lower()] if name else chr(int(decimal) if decimal else int(hexadecimal, 16))
     # Within a scheme browsers pass over line ends and tabs.
@@ -154,7 +154,7 @@ def _decode_entity(entity: re.Match[str]) -> str:
 
 
 def _break_entity(entity: re.Match[str]) -> str:
-    """An entity that another one was hiding, no longer one."""
+    """Return the text of an entity that was hidden by another one, neutralised."""
     return entity[0] if _decode_entity(entity) == entity[0] else f"& {entity[0][1:]}"
 
 

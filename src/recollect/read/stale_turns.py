@@ -1,4 +1,4 @@
-"""Replace turns whose facts no longer hold by the memories that do.
+"""Replace turns whose facts are no longer valid by the memories that are.
 
 A turn stays in the log as it was said, while the memories learned from it are superseded or end. A search must not
 offer the old turn as if it still held: the memories that superseded its facts take its place. A question about the
@@ -41,7 +41,7 @@ Facts = Mapping[str, Sequence[Derived]]
 
 @dataclass(slots=True)
 class _StaleTurn:
-    """A turn of which some facts are past: these facts, when the last of them ended, and what holds instead."""
+    """A turn with facts that are past: when the last of them ended, and the memories that are valid instead."""
 
     turn: SearchCandidate
     until: datetime
@@ -53,13 +53,13 @@ class _StaleTurn:
 
     @property
     def stale_terms(self) -> set[str]:
-        """The terms that no longer hold: those of the past facts, and of the turn if it has no other facts."""
+        """The terms that are no longer valid: those of the past facts, and of the turn if it has no other facts."""
         return self.past_terms | set(terms_of(self.turn.record.content)) if self.all_past else self.past_terms
 
 
 @dataclass(frozen=True, slots=True)
 class _SearchContext:
-    """The search that candidates belong to."""
+    """The search that the candidates belong to."""
 
     scope: Scope
     gathered: GatheredCandidates
@@ -68,7 +68,7 @@ class _SearchContext:
     moment: datetime
 
     def is_visible(self, record: MemoryRecord) -> bool:
-        """Whether a memory may be offered as one that holds now."""
+        """Return whether a memory may be shown as valid now."""
         return (
             is_valid_now(record, self.moment)
             and self.scope.can_see(record.visibility_key)
@@ -78,7 +78,7 @@ class _SearchContext:
 
     @property
     def is_about_past(self) -> bool:
-        """Whether the question asks for a time that is over, so that what held then is an answer."""
+        """Whether the question is about a past time, so that past facts are answers."""
         periods = self.query.periods
         are_over = bool(periods) and all(each.end is not None and each.end <= self.moment for each in periods)
         return self.query.question.is_about_past or are_over
@@ -115,7 +115,7 @@ async def replace_stale_turns(
 async def _turns_before_replies(
     search: _SearchContext, candidates: Sequence[SearchCandidate]
 ) -> dict[str, SearchCandidate]:
-    """The turns that the assistant's turns among the candidates reply to, as far as they are no candidates."""
+    """Return the turns that candidates by the assistant reply to, if they are not candidates themselves."""
     replies = [each.row for each in candidates if each.record.detail.get("role") == "assistant"]
     if not replies:
         return {}
@@ -132,7 +132,7 @@ def _is_fact(memory: Derived) -> bool:
 
 
 def _is_past(memory: Derived, moment: datetime) -> bool:
-    """Whether it no longer holds; what is to be superseded at a later time still does."""
+    """Return whether the fact is no longer valid; one that will be superseded later still is."""
     if memory.valid_to is not None:
         return memory.valid_to <= moment
     return memory.status is Status.SUPERSEDED
@@ -194,7 +194,7 @@ async def _add_holding(search: _SearchContext, stale: _StaleTurn, holding: Seque
 async def _corrections(
     search: _SearchContext, candidates: Sequence[SearchCandidate], turns: Mapping[str, SearchCandidate], facts: Facts
 ) -> dict[str, dict[str, SearchCandidate]]:
-    """Memories learned from several turns that say what only a later one says, by each earlier turn and their id.
+    """Return memories learned from several turns that match only a later one, by earlier turn and memory id.
 
     "The call is at 3", "no, at 4": one fact is learned from both turns, so nothing is superseded, and yet the second
     turn corrects the first.
@@ -219,7 +219,7 @@ async def _corrections(
 
 
 def _corrects(memory: MemoryRecord, earlier: MemoryRecord, later: MemoryRecord) -> bool:
-    """Whether the memory has words of the later turn that the earlier one of the same speaker lacks."""
+    """Return whether the memory has words of the later turn that the earlier one of the same speaker lacks."""
     if later.created_at < earlier.created_at or _speaker(later) != _speaker(earlier):
         return False
     new = set(terms_of(later.content)) - set(terms_of(earlier.content))
@@ -260,7 +260,7 @@ async def _replace_turns(
 async def _find_successors(
     search: _SearchContext, stale: _StaleTurn, candidates: Mapping[str, SearchCandidate]
 ) -> list[SearchCandidate]:
-    """The memories that take a turn's place; the one for the fact nearest to the question gets all its relevance."""
+    """Return the memories that replace a turn; the one nearest to the question gets all its relevance."""
     successors = [(new, rows) for new, rows in stale.successors.values()]
     if search.query.for_prompt and successors:
         flags = search.gathered.view.traits(np.array([new.row for new, _ in successors], np.int64)).flags
@@ -284,12 +284,12 @@ async def _find_successors(
 
 
 async def _max_similarity(search: _SearchContext, rows: Sequence[int]) -> float:
-    """How near the nearest of these rows is to the question."""
+    """Return the best similarity of these rows to the question."""
     return float(np.max(await search.gathered.view.similarity(search.query.vector, np.array(rows, np.int64))))
 
 
 def _make_candidate(search: _SearchContext, new: NumberedRecord, turn: SearchCandidate) -> SearchCandidate:
-    """A memory in a turn's place, with its own scores as far as it was among those that were found."""
+    """Return a candidate for a memory that replaces a turn, with its own scores if it was gathered."""
     at = np.flatnonzero(search.gathered.table.rows == new.row)
     if len(at):
         return SearchCandidate(int(at[0]), new.row, new.record, 0.0, parts=score_parts(search.gathered, int(at[0])))
@@ -301,7 +301,7 @@ def _mark_as_past(turn: SearchCandidate, until: datetime) -> None:
 
 
 def _is_reply(candidate: SearchCandidate, turn: SearchCandidate) -> bool:
-    """Whether it is what the assistant said right after the turn."""
+    """Return whether the candidate is the assistant's reply to the turn."""
     reply, original = candidate.record, turn.record
     if (
         reply.category is not Category.TURN
@@ -316,7 +316,7 @@ def _is_reply(candidate: SearchCandidate, turn: SearchCandidate) -> bool:
 def _without_repetitions(
     candidates: list[SearchCandidate], facts: Facts
 ) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
-    """The candidates without what a turn and a memory learned from it both say, word for word."""
+    """Drop duplicates of a turn and the memories learned from it in the same words."""
     by_id = {each.record.id: each for each in candidates}
     dropped = []
     for turn_id, derived in facts.items():

@@ -1,4 +1,4 @@
-"""Know a block again that recall once wrote, in any style, so that nobody learns from it or answers it."""
+"""Recognise and remove blocks that recall injected, so that they are neither learned from nor answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUMMARY = "Conversation summary: "
 
 
 def strip_context(text: str) -> str:
-    """The text without the blocks that recall put there, fenced or not; text without any comes back as it is."""
+    """Return the text without injected blocks, fenced or not; unchanged if there is none."""
     text = strip_injected(text)
     openings, footers = _block_markers()
     if _SUMMARY not in text and not any(opening in text for opening in openings):
@@ -34,14 +34,14 @@ def strip_context(text: str) -> str:
 
 
 def is_context(message: object) -> bool:
-    """Whether the message is nothing but a block of recalled memories."""
+    """Return whether the message consists of injected blocks only."""
     text = message_text(message.get("content")) if isinstance(message, Mapping) else ""
     return bool(text.strip()) and not strip_context(text).strip()
 
 
 @cache
 def _block_markers() -> tuple[frozenset[str], frozenset[str]]:
-    """The lines that open a block or a section of one, and those that end one."""
+    """Return the lines that open a block or section, and those that end one."""
     openings = {
         line.strip() for style in _UNFENCED_STYLES for line in (style.head, *(part.title for part in style.sections))
     }
@@ -49,7 +49,7 @@ def _block_markers() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _skip_block(lines: list[str], at: int, openings: frozenset[str], footers: frozenset[str]) -> int:
-    """The first line after the block that begins here; the words that lead over to a question go with it."""
+    """Return the index of the first line after the block; the lead-in to the question is part of the block."""
     end = at
     while at < len(lines):
         line = lines[at]

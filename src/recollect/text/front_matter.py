@@ -28,7 +28,7 @@ _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """What the front matter says, and the text after it; an InvalidInput that tells why it cannot be used.
+    """Return the fields of the front matter and the text after it; raise `InvalidInput` if it is malformed.
 
     A text without front matter says nothing of itself.
     """
@@ -44,13 +44,13 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def join_front_matter(fields: Mapping[str, Any], body: str) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     block = "".join(_dump_field(name, value) for name, value in fields.items())
     return f"{_FENCE}\n{block}{_FENCE}\n{body.strip()}\n"
 
 
 def _dump_field(name: str, value: object) -> str:
-    """A name with its value as YAML; ids and times, which are in every file, need no library to be written."""
+    """Return one field as YAML; ids and times, which are in every file, are written without the library."""
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return f"{name}: {value}\n"
     if isinstance(value, str) and _TIME.fullmatch(value):

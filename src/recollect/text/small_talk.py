@@ -31,7 +31,7 @@ Phrases = Mapping[str, Sequence[tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class SmallTalk:
-    """The words and phrases of messages that are nothing but manners."""
+    """The words and phrases of messages that are only small talk."""
 
     phrases: Phrases
     glue: frozenset[str]

@@ -1,4 +1,4 @@
-"""Find when a statement speaks of, and make words like "yesterday" or "next Friday" a date that stays true."""
+"""Find the time of a statement, and add the date to relative words such as "yesterday" or "next Friday"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_WEEK_DISTANCE = 4
 
 @dataclass(frozen=True, slots=True)
 class StatementDate:
-    """A time that was spoken of: its start, how it reads as a date, and whether the words alone tell it."""
+    """A time in a text: its start, its date as text, and whether the words alone are unambiguous."""
 
     start: datetime
     formatted: str
@@ -39,7 +39,7 @@ class StatementDate:
 
 
 def find_date(text: str, *, at: datetime, ahead: bool = False) -> StatementDate | None:
-    """The first time that the text speaks of, as said at that moment; with `ahead`, of what is still to come.
+    """Return the first time in the text, relative to `at`; with `ahead`, a time in the future.
 
     Stretches that are still running ("this week", "for the past three months") are no time of an event.
     """
@@ -62,7 +62,7 @@ def find_date(text: str, *, at: datetime, ahead: bool = False) -> StatementDate 
 
 
 def _in_another_week(period: Period, at: tuple[datetime, Sequence[Period]], words: TokenizedText) -> bool:
-    """Whether a weekday belongs to a week that is told beside it: "Monday and Tuesday last week"."""
+    """Return whether a weekday belongs to a week named next to it: "Monday and Tuesday last week"."""
     if _words_of(period).isdisjoint(WEEKDAYS):
         return False
     start, periods = at
@@ -86,7 +86,7 @@ def _tokenize(text: str, at: datetime) -> tuple[TokenizedText, list[Period]]:
 
 
 def insert_date(content: str, when: StatementDate) -> str:
-    """The content with the date behind the words for it, where they alone will not tell it later."""
+    """Return the content with dates after relative time words."""
     if not when.is_relative:
         return content
     end = when.span[1]
@@ -94,7 +94,7 @@ def insert_date(content: str, when: StatementDate) -> str:
 
 
 def _shift(period: Period, at: datetime) -> timedelta:
-    """How far a day without a year or a week lies ahead of the latest one there was."""
+    """Return how far a day without a year or week lies after the latest such day."""
     words = _words_of(period)
     if _YEAR.search(period.phrase) or period.start is None or not words.isdisjoint(LAST):
         return 0 * _DAY
@@ -125,7 +125,7 @@ def _is_relative(period: Period) -> bool:
 
 
 def _find_future_date(text: TokenizedText, *, ahead: bool) -> StatementDate | None:
-    """Tomorrow, next week, on the coming Friday; in three days, unless that is how long something took."""
+    """Find tomorrow, next week, the coming Friday; in three days, unless it is a duration."""
     today = day_span(text.at)[0]
     for place, word in enumerate(text.words):
         before = text.word(place - 1)

@@ -1,4 +1,4 @@
-"""Words that speak of the talk itself: in a question they say nothing about what is looked for."""
+"""Words about the conversation itself, which are no search terms in a question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_CHARS = 2_000
 
 
 def drop_conversation_words(question: str) -> str:
-    """The words of a question without those about the talk; the question as it is, if too little were left."""
+    """Return the question without words about the conversation; unchanged if too little would be left."""
     if len(question) > _MAX_CHARS:
         return question
     words = _WORD.findall(question)

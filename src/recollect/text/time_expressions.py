@@ -1,4 +1,4 @@
-"""Understand when a question speaks of: "last March", "two weeks ago", "between May and July 2022", "vorgestern".
+"""Find the periods in a text: "last March", "two weeks ago", "between May and July 2022", "vorgestern".
 
 What is meant, where people differ:
 - A day is a calendar day in the zone of the moment the question was asked at; a week begins on Monday.
@@ -53,7 +53,7 @@ _PARSERS: Mapping[str, Parser] = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A stretch of time a text speaks of, in UTC, without its end; None where it is open.
+    """A period of time in UTC that excludes its end; None for an open side.
 
     `said` are the words for it, at `span` in the text. `grain_s` is how long the thing named is, so how exactly it
     was meant: a day in "since Monday", a year in "before 2020".
@@ -67,7 +67,7 @@ class Period:
 
 
 def find_periods(text: str, *, at: datetime) -> list[Period]:
-    """The periods a text speaks of, in order, as someone understands them who reads it at that moment."""
+    """Return the periods in a text, in order, relative to the moment `at`."""
     if at.utcoffset() is None:
         raise InvalidInput("the moment a text was said at needs a zone")
     results: list[Period] = []
@@ -84,7 +84,7 @@ def find_periods(text: str, *, at: datetime) -> list[Period]:
 
 
 def _windows(text: str) -> Iterator[tuple[int, str]]:
-    """The parts of the text that are read, cut between words."""
+    """Return the parts of the text that are parsed, cut between words."""
     if len(text) <= 2 * _WINDOW_CHARS:
         yield 0, text
         return
@@ -95,7 +95,7 @@ def _windows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _expressions(text: TokenizedText) -> list[TimeMatch]:
-    """Every single expression, from left to right."""
+    """Yield every single expression, from left to right."""
     matches: list[TimeMatch] = []
     place, count = 0, len(text.words)
     while place < count and len(matches) < _MAX_PERIODS:
@@ -124,7 +124,7 @@ def _adjoins(text: TokenizedText, first: TimeMatch, second: TimeMatch) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Interpretation:
-    """What is meant by some of the words, with the edges that are open."""
+    """Return the period of an expression, with its open sides."""
 
     first: int
     last: int
@@ -133,7 +133,7 @@ class _Interpretation:
 
 
 def _interpret(text: TokenizedText, matches: list[TimeMatch]) -> Iterator[_Interpretation]:
-    """Expressions with what stands before and between them: from X to Y, before X, since X."""
+    """Combine expressions with the words around them: from X to Y, before X, since X."""
     place = 0
     while place < len(matches):
         each, after = matches[place], matches[place + 1] if place + 1 < len(matches) else None
@@ -156,7 +156,7 @@ def _grain_s(match: TimeMatch) -> float:
 
 
 def _preceding_words(text: TokenizedText, match: TimeMatch) -> list[int]:
-    """Places of the few words before an expression that may tell how it is meant, nearest first."""
+    """Yield the indexes of the few words before an expression that may modify it, nearest first."""
     places = []
     for place in range(match.first - 1, max(text.free, match.first - 4) - 1, -1):
         places.append(place)
@@ -168,7 +168,7 @@ def _preceding_words(text: TokenizedText, match: TimeMatch) -> list[int]:
 def _read_range(
     text: TokenizedText, first: TimeMatch, second: TimeMatch, preceding: list[int]
 ) -> _Interpretation | None:
-    """From the first to the second, if the words around and between say so; a year said once is for both."""
+    """Return the period from the first to the second, if the words say so; a year given once applies to both."""
     gap = [word for word in text.words[first.last : second.first] if word not in say.FILLERS]
     if len(gap) != 1 or not (
         gap[0] in say.TO or (gap[0] in say.AND and any(text.words[at] in say.FROM for at in preceding))
@@ -187,7 +187,7 @@ def _read_range(
 
 
 def _read_edge(text: TokenizedText, match: TimeMatch, preceding: list[int]) -> _Interpretation:
-    """The expression, or what lies before or after it; "after yesterday's lunch" is still yesterday."""
+    """Return the expression, or the time before or after it; "after yesterday's lunch" is still yesterday."""
     start, end = match.when
     itself = _Interpretation(match.first, match.last, match.when, _grain_s(match))
     at = next((at for at in preceding if text.words[at] not in say.FILLERS), -1)
@@ -204,7 +204,7 @@ def _read_edge(text: TokenizedText, match: TimeMatch, preceding: list[int]) -> _
 
 
 def _read_offset(text: TokenizedText, match: TimeMatch, at: int) -> TimeMatch | None:
-    """The week before 7 May, two days after it."""
+    """Parse the week before 7 May, two days after it."""
     unit, before = say.UNITS.get(text.before(at)), text.words[at] in say.BEFORE
     if unit is None or not (before or text.words[at] in say.AFTER):
         return None
@@ -222,7 +222,7 @@ def _read_offset(text: TokenizedText, match: TimeMatch, at: int) -> TimeMatch | 
 
 
 def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float32]:
-    """How near each moment (seconds since 1970) is to the period, from 1 inside it down to 0 far from it.
+    """Return how near each moment (seconds since 1970) is to the period, from 1 inside it to 0 far away.
 
     A bell outside: a day off a day is still 0.6, two days off 0.1; half a year off a year 0.6. What has no time (NaN)
     is near to nothing.
@@ -239,14 +239,14 @@ def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float3
 
 @dataclass(frozen=True, slots=True)
 class TimeFilter:
-    """What a question says of time: the periods it speaks of, and a filter where it is to ask for them."""
+    """The periods in a question, and a filter on them in mode `filter`."""
 
     periods: tuple[Period, ...] = ()
     filter: Filter = EVERYTHING
 
 
 def parse_time_filter(question: str, *, at: datetime, mode: TimeWords) -> TimeFilter:
-    """The periods a question speaks of, to be preferred or, in mode `filter`, asked for; none in mode `off`."""
+    """Return the periods in a question, with a filter in mode `filter`; none in mode `off`."""
     mentioned = tuple(find_periods(question, at=at)) if mode != "off" else ()
     if mode != "filter" or not mentioned:
         return TimeFilter(mentioned)
@@ -254,7 +254,7 @@ def parse_time_filter(question: str, *, at: datetime, mode: TimeWords) -> TimeFi
 
 
 def period_filter(period: Period) -> Filter:
-    """A filter for what happened in the period; what has no such time counts by when it was made."""
+    """Return a filter for memories of the period; without a time of their own, their creation counts."""
     happened = Where("occurred_at", Op.GTE, _EARLIEST)
     return Or((_within(period, "occurred_at"), And((Not(happened), _within(period, "created_at")))))
 

@@ -28,7 +28,7 @@ _OTHER_DAY_DAYS = 14
 
 
 def parse_unit(text: TokenizedText, place: int) -> TimeMatch | None:
-    """A week, month or year that the words around it place in the past or the present."""
+    """Parse a week, month or year that the words around it place in the past or the present."""
     name, first, last = say.UNITS[text.words[place]], place, place + 1
     if name == "week" and text.begins(last, "-", "end"):
         name, last = "weekend", last + 2
@@ -78,7 +78,7 @@ def _odd_days(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def _counted(text: TokenizedText, name: str, first: int, last: int) -> TimeMatch | None:
-    """A number of units, where the words around say from when on they count."""
+    """Parse a number of units, if the words around it say where the count starts."""
     # French puts the word between: "les trois derniers jours".
     inner = text.before(first) in say.LAST or text.before(first) in say.PAST
     count = parse_count_before(text, first - 1 if inner else first)
@@ -112,7 +112,7 @@ def _counted(text: TokenizedText, name: str, first: int, last: int) -> TimeMatch
 
 
 def parse_count_before(text: TokenizedText, end: int) -> tuple[int, float, float] | None:
-    """The count just before a place: where it begins, the least and the most that it can mean."""
+    """Return the count before an index: where it begins, and its minimum and maximum."""
     place = end - 2 if text.ends(end, "couple", "of") else end - 1
     count = _count(text, place)
     if count is None:
@@ -136,7 +136,7 @@ def _count(text: TokenizedText, place: int) -> tuple[float, float] | None:
 
 
 def parse_day_back(text: TokenizedText, place: int) -> TimeMatch | None:
-    """Today, yesterday, the day before."""
+    """Parse today, yesterday, the day before."""
     word, first, last = text.words[place], place, place + 1
     back = say.DAYS_BACK[word]
     if word == "hier" and say.FRENCH.isdisjoint(text.words):
@@ -150,7 +150,7 @@ def parse_day_back(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def parse_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
-    """The latest such day before today; with "this", the one of this week."""
+    """Parse a weekday: the latest before today; with "this", the one of this week."""
     before, after = text.before(place), text.word(place + 1)
     if before in say.NEXT or before in say.RECURRING or after in say.NEXT:
         return None
@@ -167,7 +167,7 @@ def parse_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def _in_part(text: TokenizedText, day: TimeMatch) -> TimeMatch:
-    """The day, or the part of it that the next word names."""
+    """Return the day, or the part of it that the next word names."""
     hours = say.DAY_PARTS.get(text.word(day.last))
     return day if hours is None else replace(day, last=day.last + 1, when=_hours(day.when, hours))
 
@@ -177,7 +177,7 @@ def _hours(day: TimeSpan, hours: tuple[int, int]) -> TimeSpan:
 
 
 def parse_day_part(text: TokenizedText, place: int) -> TimeMatch | None:
-    """This morning, last night."""
+    """Parse this morning, last night."""
     before, hours = text.before(place), say.DAY_PARTS[text.words[place]]
     if text.word(place + 1) in say.LAST_AFTER:
         return TimeMatch(place, place + 2, _hours(day_span(text.at, 1), hours))
@@ -187,13 +187,13 @@ def parse_day_part(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def parse_night(text: TokenizedText, place: int) -> TimeMatch | None:
-    """Tonight, or last night in one word."""
+    """Parse tonight, or last night in one word."""
     hours = say.DAY_PARTS["night"]
     return TimeMatch(place, place + 1, _hours(day_span(text.at, say.NIGHTS_BACK[text.words[place]]), hours))
 
 
 def parse_lately(text: TokenizedText, place: int) -> TimeMatch | None:
-    """The last thirty days."""
+    """Return the last thirty days."""
     return TimeMatch(place, place + 1, rolling_span(text.at, "day", _LATELY_DAYS))
 
 
@@ -203,7 +203,7 @@ _YEARS = range(1900, 2101)
 
 
 def parse_month(text: TokenizedText, place: int) -> TimeMatch | None:
-    """A month, or a day of it if a number follows."""
+    """Parse a month, or a day of it if a number follows."""
     number, before = say.MONTHS[text.words[place]], text.before(place)
     if before in say.NEXT or before in say.RECURRING or text.word(place + 1) in say.NEXT:
         return None
@@ -227,7 +227,7 @@ def parse_month(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def _is_month(text: TokenizedText, place: int) -> bool:
-    """Whether the word is a month, and not a verb, a name, a planet or a sauce."""
+    """Return whether the word is a month, and not a verb, a name, a planet or a sauce."""
     word, before, after = text.words[place], text.before(place), text.word(place + 1)
     if word in say.PLAIN_MONTHS or after in say.LAST_AFTER:
         return True
@@ -241,7 +241,7 @@ def _is_month(text: TokenizedText, place: int) -> bool:
 
 
 def _goes_on(text: TokenizedText, place: int) -> bool:
-    """Whether the words before are of time too: "in March or April", "from 2019 to 2021", "the first week of May"."""
+    """Return whether the words before are time words too: "in March or April", "the first week of May"."""
     before = text.before(place)
     if before == "of":
         return text.word(place - 2) in say.UNITS
@@ -249,7 +249,7 @@ def _goes_on(text: TokenizedText, place: int) -> bool:
 
 
 def _month_and_day(text: TokenizedText, place: int) -> TimeMatch | None:
-    """May 7th, May 7, 2023."""
+    """Parse May 7th, May 7, 2023."""
     match = _DAY_NUMBER.fullmatch(text.word(place + 1))
     if match is None or text.is_part(place + 1) or text.word(place + 2) in say.COUNTED:
         return None
@@ -262,7 +262,7 @@ def _month_and_day(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def parse_numeric_date(text: TokenizedText, place: int) -> TimeMatch | None:
-    """2023-05-07, 13/5/2023, 7 May 2023, in 2023, in the 1990s."""
+    """Parse 2023-05-07, 13/5/2023, 7 May 2023, in 2023, in the 1990s."""
     word = text.words[place]
     if len(word) == 10 and word[4] == "-":
         return _date(text, place, place + 1, (int(word[:4]), int(word[5:7]), int(word[8:])))
@@ -276,7 +276,7 @@ def parse_numeric_date(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def _numbers(text: TokenizedText, place: int) -> TimeMatch | None:
-    """Three numbers with a sign between, if there is one way to read them; with points the day comes first."""
+    """Parse three numbers with a separator, if unambiguous; with points the day comes first."""
     three, signs = text.words[place : place + 5 : 2], text.words[place + 1 : place + 5 : 2]
     if signs not in (["/", "/"], [".", "."], ["-", "-"]) or len(three) < 3 or not all(map(str.isdecimal, three)):
         return None
@@ -298,7 +298,7 @@ def _numbers(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def _day_and_month(text: TokenizedText, place: int, match: re.Match[str]) -> TimeMatch | None:
-    """7 May, 7th of May 2023, 7. Mai, 7 de mayo de 2023."""
+    """Parse 7 May, 7th of May 2023, 7. Mai, 7 de mayo de 2023."""
     at = place + 1 + (text.word(place + 1) in (".", "of", "de"))
     # After a full stop only German goes on: "the bill was 5. May I ask" is no date.
     if text.word(at) not in say.MONTHS or (text.word(at - 1) == "." and text.word(at) in say.VERB_MONTHS):
@@ -324,7 +324,7 @@ def _date(text: TokenizedText, first: int, last: int, date: tuple[int, int, int]
 
 
 def parse_year(text: TokenizedText, place: int) -> TimeMatch | None:
-    """A year that is said to be one."""
+    """Parse a year that the words before it mark as one."""
     first = int(text.words[place])
     part, begin = _part_before(text, place)
     before = text.word(place - 2) if text.before(place) == "de" else text.before(place)
@@ -341,7 +341,7 @@ def parse_year(text: TokenizedText, place: int) -> TimeMatch | None:
 
 
 def _is_count(text: TokenizedText, place: int) -> bool:
-    """Whether a number of four digits counts something, or is part of a longer one."""
+    """Return whether a four-digit number counts something, or is part of a longer one."""
     after = text.word(place + 1)
     if text.is_part(place) or text.word(place - 1) in ("$", "€", "£", "#") or after in say.COUNTED:
         return True
@@ -350,7 +350,7 @@ def _is_count(text: TokenizedText, place: int) -> bool:
 
 
 def _year_after(text: TokenizedText, place: int) -> tuple[int, int]:
-    """The year that follows and the place after it; 0 and the same place if there is none."""
+    """Return the year that follows and the index after it; 0 and the same index if there is none."""
     at = place + (text.word(place) in (",", "of", "de", "del", "'"))
     word = text.word(at)
     if len(word) == 4 and word.isdecimal() and int(word) in _YEARS and not _is_count(text, at):
@@ -359,7 +359,7 @@ def _year_after(text: TokenizedText, place: int) -> tuple[int, int]:
 
 
 def _part_before(text: TokenizedText, place: int) -> tuple[int | None, int]:
-    """Which third is named before (early, mid, late), and where the words for it begin."""
+    """Return which third is named before (early, mid, late), and where its words begin."""
     at = place
     while at > max(text.free, place - 3) and text.words[at - 1] in ("of", "the", "-", "de", "in", "des", "d", "'"):
         at -= 1
@@ -379,7 +379,7 @@ def _decade(text: TokenizedText, place: int, match: re.Match[str]) -> TimeMatch 
 
 
 def parse_season(text: TokenizedText, place: int) -> TimeMatch | None:
-    """A season of the northern half of the earth, by whole months; winter counts for the year it begins in."""
+    """Parse a season of the northern hemisphere, in whole months; winter belongs to the year it begins in."""
     start, before, after = say.SEASONS[text.words[place]], text.before(place), text.word(place + 1)
     if before in say.NEXT or before in say.RECURRING or after in say.NEXT or after in say.AFTER_SPRING:
         return None
@@ -409,7 +409,7 @@ def _is_season(text: TokenizedText, place: int) -> bool:
 
 
 def parse_quarter(text: TokenizedText, place: int) -> TimeMatch | None:
-    """Q1 2023, or the latest first quarter that has begun."""
+    """Parse Q1 2023, or the latest first quarter that has begun."""
     start = int(text.words[place][1]) * 3 - 2
     year, last = _year_after(text, place + 1)
     if not year and text.before(place) not in say.BEFORE_YEAR | say.LAST:

@@ -1,4 +1,4 @@
-"""Stretches of the calendar: local days without a zone, from a start up to but not including an end."""
+"""Calendar arithmetic: periods of local days without a time zone that exclude their end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORT = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
 
 
 def add_months(day: datetime, months: int) -> datetime:
-    """The same day so many months on, or the last day of that month if it is shorter."""
+    """Return the same day `months` later, or the last day of a shorter month."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     # No month ends before its 28th; from there on the next month is at most three days away.
     for last in range(day.day, 27, -1):
@@ -30,13 +30,13 @@ def add_months(day: datetime, months: int) -> datetime:
 
 
 def day_span(moment: datetime, back: int = 0) -> TimeSpan:
-    """The calendar day, or one so many days before it."""
+    """Return the calendar day, or one some days before it."""
     start = moment.replace(hour=0, minute=0, second=0, microsecond=0) - back * DAY
     return start, start + DAY
 
 
 def unit_span(unit: str, moment: datetime, *, back: int = 0) -> TimeSpan:
-    """The calendar unit that the moment lies in, or one so many units before it. Weeks begin on Monday."""
+    """Return the calendar unit of the moment, or one some units before it. Weeks begin on Monday."""
     today = day_span(moment)[0]
     if unit in _DAYS:
         days = _DAYS[unit]
@@ -53,7 +53,7 @@ def unit_span(unit: str, moment: datetime, *, back: int = 0) -> TimeSpan:
 
 
 def span_ago(moment: datetime, unit: str, min_count: float, max_count: float) -> TimeSpan:
-    """What lies between `most` and `least` units back, with half a unit on either side; days are whole days."""
+    """Return the time between `most` and `least` units ago, widened by half a unit; days are whole days."""
     today = day_span(moment)[0]
     if unit in _SHORT:
         each = _SHORT[unit]
@@ -73,7 +73,7 @@ def span_ago(moment: datetime, unit: str, min_count: float, max_count: float) ->
 
 
 def rolling_span(moment: datetime, unit: str, count: float) -> TimeSpan:
-    """The last so many units, up to the end of today."""
+    """Return the last units, up to the end of today."""
     if unit in _SHORT:
         return moment - count * _SHORT[unit], moment
     if unit == "weekend":
@@ -83,7 +83,7 @@ def rolling_span(moment: datetime, unit: str, count: float) -> TimeSpan:
 
 
 def add_units(moment: datetime, unit: str, count: float) -> datetime:
-    """The moment so many units on, or back for a count below 0."""
+    """Return the moment some units later, or earlier for a negative count."""
     if unit in _SHORT:
         return moment + count * _SHORT[unit]
     if unit in _MONTHS:
@@ -92,7 +92,7 @@ def add_units(moment: datetime, unit: str, count: float) -> datetime:
 
 
 def latest_date(month: int, day: int, *, upto: datetime) -> TimeSpan:
-    """The latest such month (day 0) or day that had begun by then."""
+    """Return the latest such month (day 0) or day that had begun by then."""
     # A 29 February comes after eight years at the latest.
     for year in range(upto.year, upto.year - 9, -1):
         try:
@@ -105,7 +105,7 @@ def latest_date(month: int, day: int, *, upto: datetime) -> TimeSpan:
 
 
 def third_of_span(stretch: TimeSpan, which: int) -> TimeSpan:
-    """The early (0), middle (1) or late (2) part, in whole days."""
+    """Return the early (0), middle (1) or late (2) part, in whole days."""
     start, end = stretch
     days = (end - start).days
     return start + days * which // 3 * DAY, start + days * (which + 1) // 3 * DAY
@@ -117,7 +117,7 @@ _TOKEN = re.compile(r"(?<![-/.])\d{4}-\d\d-\d\d(?!\d)|[\w\u0300-\u036f]+|[^\w\s]
 
 @dataclass(slots=True)
 class TimeMatch:
-    """An expression: which words it takes, the local time it means, and its month and day if no year was said."""
+    """An expression: its words, the local time it means, and its month and day if it has no year."""
 
     first: int
     last: int
@@ -127,7 +127,7 @@ class TimeMatch:
 
 
 class TokenizedText:
-    """The words of a text in lower case, read from left to right; `free` is the first not yet part of anything."""
+    """The words of a text in lower case, parsed from left to right; `free` is the first unparsed one."""
 
     __slots__ = ("at", "free", "marks", "text", "words")
 
@@ -139,28 +139,28 @@ class TokenizedText:
             self.words = [unicodedata.normalize("NFC", word).replace("’", "'") for word in self.words]
 
     def word(self, place: int) -> str:
-        """The word there, or nothing beyond the ends of the text."""
+        """Return the word at an index; empty beyond the ends of the text."""
         return self.words[place] if 0 <= place < len(self.words) else ""
 
     def before(self, place: int) -> str:
-        """The word before, unless it belongs to another expression already."""
+        """Return the word before, unless it is part of another expression."""
         return self.words[place - 1] if place > self.free else ""
 
     def ends(self, place: int, *words: str) -> bool:
-        """Whether just these words stand before the place."""
+        """Return whether these words are directly before the index."""
         start = place - len(words)
         return start >= self.free and self.words[start:place] == list(words)
 
     def begins(self, place: int, *words: str) -> bool:
-        """Whether just these words stand from the place on."""
+        """Return whether these words begin at the index."""
         return self.words[place : place + len(words)] == list(words)
 
     def is_capital(self, place: int) -> bool:
-        """Whether the word was written with a capital letter."""
+        """Return whether the word begins with a capital letter."""
         return self.text[self.marks[place][0]].isupper()
 
     def is_part(self, place: int) -> bool:
-        """Whether a number is part of something longer, as in 3.14, 1:30 or 2,000."""
+        """Return whether a number is part of something longer, as in 3.14, 1:30 or 2,000."""
         for sign, far in ((place - 1, place - 2), (place + 1, place + 2)):
             if self.word(sign) in (".", ",", ":", "/", "-") and self.word(far)[:1].isdecimal():
                 low, high = min(place, far), max(place, far)

@@ -1,4 +1,4 @@
-"""The words people speak of time with, in English, German, French and Spanish. Lower case, in composed form."""
+"""Time words in English, German, French and Spanish, in lower case and composed form."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 
 def _named(table: str) -> dict[str, str]:
-    """Lines of "name: its words" as a look-up from word to name."""
+    """Parse lines of "name: its words" into a map from word to name."""
     lines = (line.split(":") for line in table.strip().splitlines())
     return {word: name.strip() for name, words in lines for word in words.split()}
 
 
 def _numbered(*groups: str, start: int = 1) -> dict[str, int]:
-    """Groups of words as a look-up from word to the number of its group."""
+    """Return a map from word to the number of its group."""
     return {word: number for number, words in enumerate(groups, start) for word in words.split()}
 
 

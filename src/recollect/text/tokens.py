@@ -30,7 +30,7 @@ _MAX_GUESSES = 12
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens the text has, on the safe side; never more than its lines and line ends have by themselves."""
+    """Return an upper estimate of the tokens of the text; at most the sum over its lines and line ends."""
     tokens = len(_PIECE.findall(text))
     for run in _RUN.findall(text):
         tokens += 2 * len(run) // 5
@@ -41,9 +41,9 @@ def count_tokens(text: str) -> int:
 
 
 def truncate_words(words: str, limit: int, *, count: Callable[[str], int]) -> str:
-    """A beginning of `words` that, with the mark of a cut, has at most `limit` tokens; nothing if there is none.
+    """Return a beginning of `words` that has at most `limit` tokens with the truncation mark; empty if none fits.
 
-    `tokens_of` counts the whole line that the words would make. The cut is at the end of a word if one is near.
+    `count` returns the tokens of the whole line with these words. The cut is at the end of a word if one is near.
     """
     fits, too_long = 0, min(len(words), limit * MAX_CHARS_PER_TOKEN) + 1
     low_tokens, high_tokens = count(TRUNCATION_MARK), count(words[:too_long] + TRUNCATION_MARK)

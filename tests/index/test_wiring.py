@@ -194,7 +194,7 @@ async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     assert {hit.record.content for hit in hits.hits} >= {"Ann likes the violin"}
     assert not service.index_trouble
     await service.close()
-    assert "with 1 large user" in await asyncio.to_thread(doctor, tmp_path, plain)
+    assert "large users: 1" in await asyncio.to_thread(doctor, tmp_path, plain)
     cli = Cli(tmp_path)
     (tmp_path / "config.toml").write_text(f'index = "pgvector"\nindex_exact_rows = 3\ndatabase = "{plain}"\n')
     for command, line in (("status", "rows of 1 user"), ("verify", "In sync: 5 rows"), ("rebuild", "Rebuilt 5 rows")):

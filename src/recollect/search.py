@@ -34,7 +34,7 @@ from recollect.read.policy import separate_instructions
 from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates, prefer_newest
 from recollect.read.question import analyze_question
 from recollect.read.rank import RankingWeights, SearchCandidate, rank
-from recollect.read.rerank import apply_rerank_scores, rerank
+from recollect.read.rerank import RerankMode, apply_rerank_scores, rerank
 from recollect.read.select import SelectionConfig, filter_relevant, select
 from recollect.read.stale_turns import replace_stale_turns
 from recollect.read.telemetry import StepTimer, trace_candidates
@@ -93,6 +93,7 @@ class RankingConfig:
     diversity: float = 1.0
     per_source: int = 2
     elbow: bool = False
+    rerank_mode: RerankMode = "blend"
     rerank_candidates: int = 30
     rerank_timeout_s: float = 2.0
 
@@ -167,7 +168,7 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingConfig, 
         limit=ranking.rerank_candidates,
         timeout_s=ranking.rerank_timeout_s,
     )
-    apply_rerank_scores(candidates, reranked.scores)
+    apply_rerank_scores(candidates, reranked.scores, ranking.rerank_mode)
     clock.mark("rerank")
     # A question about a period is not about the most recent memories.
     weights = replace(ranking.weights, recency=0.0) if request.periods else ranking.weights

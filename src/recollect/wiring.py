@@ -125,7 +125,8 @@ def open_mirror(settings: Settings, service: Service) -> Mirror:
 
 def mirror_folder(settings: Settings) -> Path:
     """Return the folder of the mirror."""
-    return settings.home.expanduser() / Path(settings.mirror).expanduser()
+    # Absolute, because git runs in it.
+    return (settings.home.expanduser() / Path(settings.mirror).expanduser()).absolute()
 
 
 # Configuration
@@ -148,6 +149,7 @@ def _recall_config(settings: Settings) -> RecallConfig:
         diversity=settings.diversity,
         per_source=settings.hits_per_source,
         elbow=settings.search_elbow,
+        rerank_mode=settings.rerank_mode,
         rerank_candidates=settings.rerank_candidates,
         rerank_timeout_s=settings.rerank_timeout_s,
     )
@@ -192,6 +194,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
         limits=ExtractionLimits(
             min_importance=settings.learn_min_importance,
             min_confidence=settings.learn_min_confidence,
+            user_only=settings.learn_user_only,
             timeout_s=settings.llm_timeout_s,
         ),
         reconciling=ReconcileLimits(
@@ -239,6 +242,7 @@ def _maintenance_config(settings: Settings) -> MaintenanceConfig:
             project=settings.quota_project,
             session=settings.quota_session,
             order=settings.quota_order,
+            turns=settings.quota_turns,
         ),
         prune_days=settings.prune_days,
         schedule=MaintenanceSchedule(
@@ -460,7 +464,7 @@ def open_reranker(settings: Settings) -> Reranker | None:
     if kind in ("none", "") and not name:
         return None
     try:
-        if kind == "neural" and not name:
+        if kind in ("neural", "auto") and not name:
             from recollect.models.neural import NeuralReranker
 
             return NeuralReranker()
@@ -469,14 +473,15 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
             return HubReranker.named(settings.reranker)
     except MissingExtra as error:
-        _log.warning("search results are not reranked: %s", error)
+        level = logging.INFO if kind == "auto" else logging.WARNING
+        _log.log(level, "search results are not reranked: %s", error)
         return None
     if kind == "http" and name:
         from recollect.models.http_reranker import HttpReranker
 
         key = settings.reranker_api_key.get_secret_value()
         return HttpReranker(settings.reranker_url, key, model=name, timeout_s=settings.rerank_timeout_s)
-    choices = ", ".join(("none", "neural", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
+    choices = ", ".join(("none", "neural", "auto", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
     raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use {choices} or http:MODEL")
 
 

@@ -38,7 +38,6 @@ def proxy(tmp_path: Path, llm: ScriptedLLM) -> Iterator[ServedProxy]:
         "learn_wait_s": 0,
         "worker": True,
         "recall_timeout_s": 60,
-        "quota_project": 2,
     }
     with served(tmp_path, llm.base_url, **options) as server:
         yield server
@@ -127,21 +126,6 @@ def test_a_rewritten_summary_file_is_injected(proxy: ServedProxy, llm: ScriptedL
     wait(lambda: front_matter(summary).get("version") == 2)
     proxy.post(chat("What do you know of me?"))
     assert "collects bicycles of all kinds" in injected(llm)
-
-
-def test_the_quota_moves_the_oldest_facts_to_the_tombstones(
-    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
-) -> None:
-    proxy.post(chat("My bike is a red Cargo bike."))
-    wait(lambda: facts(tmp_path).get(BIKE))
-    for word in ("Oslo", "Rome"):
-        report = f"User's house in {word} has a garden"
-        learns(llm, f"house in {word}", claim(report))
-        proxy.post(chat(f"My house in {word} has a garden."))
-        wait(lambda report=report: facts(tmp_path).get(report))
-    [gone] = wait(lambda: list(tmp_path.glob("entries/deleted/default/facts/*.md")))
-    assert (body(gone), front_matter(gone)["status"]) == (BIKE, "forgotten")
-    wait(lambda: len(facts(tmp_path)) == 2)
 
 
 def test_conversations_have_separate_folders_and_all_see_global(

@@ -83,7 +83,7 @@ def test_the_markdown_proxy_document_prints_the_summary_and_roles_in_order_of_re
         "Long-term memory (most relevant first):\n"
         "[user] I moved to Lisbon\n"
         "[assistant] Lisbon is lovely\n"
-        "[fact] User lives in Lisbon"
+        "[memory] User lives in Lisbon"
     )
 
 

@@ -182,11 +182,14 @@ class MemorySettings(BaseModel):
 
     reranker: str = setting(
         "none",
-        "Model that reranks the best candidates: none, neural (an extra), sentence-transformers:NAME,"
-        " fastembed:NAME or http:MODEL.",
+        "Model that reranks the best candidates: none, neural (an extra), auto (neural if it is installed),"
+        " sentence-transformers:NAME, fastembed:NAME or http:MODEL.",
     )
     reranker_url: str = setting("", "Address of an HTTP reranker with the API of Cohere, Jina or TEI.")
     reranker_api_key: SecretStr = setting(SecretStr(""), "API key for `reranker_url`.")
+    rerank_mode: Literal["blend", "replace"] = setting(
+        "blend", "How the reranker's score is used: blended with the relevance, or instead of it."
+    )
     rerank_candidates: int = setting(30, "Number of candidates that are reranked.", ge=1, le=200)
     rerank_timeout_s: float = setting(2.0, "Timeout of the reranker; its scores are then not used.", gt=0, le=60)
 
@@ -214,6 +217,9 @@ class MemorySettings(BaseModel):
     )
     learn_min_importance: float = setting(0.2, "Minimum importance of an extracted memory.", ge=0, le=1)
     learn_min_confidence: float = setting(0.4, "Minimum confidence of an extracted memory.", ge=0, le=1)
+    learn_user_only: bool = setting(
+        False, "Extract only the user's own statements, not those of an assistant or of quoted text."
+    )
     learn_ask_threshold: float = setting(
         0.06,
         "Minimum probability, by the built-in selector, that a turn states something to remember; the"
@@ -247,12 +253,11 @@ class MemorySettings(BaseModel):
     )
     promote: bool = setting(True, "Promote important memories of a session to later sessions when it ends.")
     promote_importance: float = setting(0.6, "Minimum importance of a promoted memory.", ge=0, le=1)
-    quota_user: int = setting(
-        0, "Maximum number of memories of a user, without turns and summaries; 0 for no limit.", ge=0
-    )
+    quota_user: int = setting(0, "Maximum number of memories of a user, without summaries; 0 for no limit.", ge=0)
     quota_project: int = setting(0, "Maximum number of memories of a project; 0 for no limit.", ge=0)
     quota_session: int = setting(0, "Maximum number of memories of a session; 0 for no limit.", ge=0)
     quota_order: Literal["weakest", "oldest"] = setting("weakest", "Which memories a quota forgets first.")
+    quota_turns: bool = setting(False, "Whether turns count as memories in a quota, and are forgotten as well.")
     prune_days: float = setting(
         90.0, "Pruning considers memories that were not used for this many days.", ge=1, le=36_500
     )

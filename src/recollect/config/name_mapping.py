@@ -15,9 +15,9 @@ from recollect.errors import InvalidSettings
 Rule = Callable[[Any], Mapping[str, Any]]
 
 
-def rename(setting: str) -> Rule:
-    """Return a rule that gives the value to one of our settings."""
-    return lambda value: {setting: value}
+def rename(*settings: str) -> Rule:
+    """Return a rule that gives the value to one or more of our settings."""
+    return lambda value: dict.fromkeys(settings, value)
 
 
 def choose(choices: Mapping[Any, Mapping[str, Any]]) -> Rule:
@@ -41,6 +41,11 @@ def _use_endpoint(value: Any) -> Mapping[str, Any]:
     return {"llm_url": f"{value.rstrip('/').removesuffix('/v1')}/v1", "llm": "qwen3"}
 
 
+def _use_chroma(folder: Any) -> Mapping[str, Any]:
+    """Keep vectors in a Chroma folder from the first memory on; "" is the folder chroma in `home`."""
+    return {"index": "chroma", "index_exact_rows": 0, "chroma_address": folder}
+
+
 NAMES: Mapping[str, Mapping[str, Rule]] = {
     "semantic-router": {
         "memory.enabled": rename("chat_memory"),
@@ -57,6 +62,19 @@ NAMES: Mapping[str, Mapping[str, Rule]] = {
         "memory.extraction.enabled": choose({True: {"learn": "auto"}, False: {"learn": "off"}}),
         "memory.extraction.batch_size": rename("learn_every"),
         "memory.extraction.llm_endpoint": _use_endpoint,
+    },
+    "markdown-proxy": {
+        "openai_base_url": rename("upstream_url", "llm_url", "embedder_url"),
+        "openai_api_key": rename("upstream_api_key", "llm_api_key", "embedder_api_key"),
+        "embedding_base_url": rename("embedder_url"),
+        "embedding_model": lambda name: {"embedder": f"openai:{name}"},
+        "chroma": _use_chroma,
+        "default_top_k": rename("search_limit"),
+        "max_entries": rename("quota_project"),
+        "mmr_lambda": rename("diversity"),
+        "score_threshold": rename("search_min_score"),
+        "enable_summarization": choose({True: {}, False: {"learn": "off", "summary_every": 0}}),
+        "enable_git_versioning": rename("mirror_git"),
     },
 }
 
@@ -77,7 +95,8 @@ def translate(
             translated[name] = names[name](value)
         except ValueError as error:
             raise InvalidSettings(f"{name} {error} (from {source})") from None
-    return own, translated
+    # In the order of the table: a special name such as embedding_base_url overrides a general one.
+    return own, {name: translated[name] for name in names if name in translated}
 
 
 def preset_of_block(name: str) -> str:

@@ -46,6 +46,11 @@ class ServerSettings(BaseModel):
     upstream_api_key: SecretStr = setting(
         SecretStr(""), "API key for `upstream_url`; empty to forward the client's own.", aliases=("OPENAI_API_KEY",)
     )
+    upstream_key: Literal["server", "client"] = setting(
+        "server",
+        "The key that an endpoint is sent if the server has one and the client sends one as well: the server's, or "
+        "the client's.",
+    )
     upstream_shared: bool = setting(
         False,
         "Whether clients of one user may access what the endpoint stores under the server's key, for "
@@ -57,7 +62,12 @@ class ServerSettings(BaseModel):
     learn_with_upstream: bool = setting(
         True,
         "Without an llm, learn with the chat's own model at its endpoint, if the server has a key for"
-        " it or it is on the local network and needs none. A client's key is never used.",
+        " it or it is on the local network and needs none.",
+    )
+    learn_with_client_key: bool = setting(
+        False,
+        "Where learn_with_upstream lacks a key, learn from a user's chats with the key of the user's last chat, "
+        "which is kept in memory only.",
     )
     upstreams: Annotated[dict[str, UpstreamSettings], BeforeValidator(parse_json)] = setting(
         {}, "Further endpoints by the names of their models: tables of models, url and api_key."

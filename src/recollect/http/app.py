@@ -73,7 +73,7 @@ def make_app(settings: Settings) -> FastAPI:
             if models is not None:
                 models.start()
             health_monitor.start()
-            async with proxy.running(memory, handle.get, health_monitor, upstreams):
+            async with proxy.running(memory, handle.get, health_monitor, upstreams, models):
                 yield
             await warmup
         finally:

@@ -32,6 +32,7 @@ async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
     request = RecallRequest(messages=messages, at=now(), limit=1, min_score=0.0)
     with metrics_disabled():
         await service.recall(_NOBODY, request)
+        await service.warm_up_reranker(_SAMPLE_QUESTION, _SAMPLE_MESSAGE)
         several = range(connections if connections > 1 else 0)
         await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), request) for number in several))
 

@@ -18,7 +18,7 @@ from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, any_of,
 from recollect.model.scope import Level, Scope
 
 _PAGE = 1000
-_COUNTED: Filter = Not(any_of("category", sorted((Category.SUMMARY, Category.FILE, Category.TURN))))
+_UNCOUNTED = (Category.FILE, Category.SUMMARY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +26,24 @@ class Quotas:
     """The maximum number of memories of a user, of a project, and of a session; 0 for no limit.
 
     The `weakest` by retention score are forgotten first, lasting ones last; or simply the `oldest`. Memories written
-    after the run's `since` are spared. Turns, summaries and files do not count.
+    after the run's `since` are spared. Summaries and files do not count, and turns only if `turns` is set.
     """
 
     user: int = 0
     project: int = 0
     session: int = 0
     order: Literal["weakest", "oldest"] = "weakest"
+    turns: bool = False
 
     @property
     def min_limit(self) -> int:
         """Return the smallest of the limits; 0 if there is none."""
         return min(filter(None, (self.user, self.project, self.session)), default=0)
+
+    @property
+    def counted(self) -> Filter:
+        """Return the filter of the memories that count."""
+        return Not(any_of("category", _UNCOUNTED if self.turns else (*_UNCOUNTED, Category.TURN)))
 
 
 async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
@@ -47,19 +53,24 @@ async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool
     parts += [(quotas.session, session)] if scope.session else []
     parts += [(quotas.project, any_of("project_id", scope.project))] if scope.project else []
     for limit, part in parts:
-        listing = Listing(filter=both(_COUNTED, part))
+        listing = Listing(filter=both(quotas.counted, part))
         if limit and await ledger.count(Scope(scope.user), listing) > limit:
             return True
     return False
 
 
 async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
-    """Forget memories over the quotas: of sessions first, then of projects, then of the user."""
+    """Forget memories over the quotas: of sessions first, then of projects, then of the user.
+
+    In the scope of a project only its memories are read, unless the user has a quota as well.
+    """
     owner = Scope(scope.user)
-    count = await ledger.count(owner, Listing(filter=_COUNTED)) if quotas.min_limit else 0
+    part = any_of("project_id", scope.project) if scope.project and not quotas.user else EVERYTHING
+    counted = both(quotas.counted, part)
+    count = await ledger.count(owner, Listing(filter=counted)) if quotas.min_limit else 0
     surplus: list[MemoryRecord] = []
     if count > quotas.min_limit:
-        listing = Listing(filter=_COUNTED, order="oldest", limit=_PAGE)
+        listing = Listing(filter=counted, order="oldest", limit=_PAGE)
         records = [record async for page in read_pages(ledger, owner, listing) for record in page]
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)
     more = len(surplus) > run.max_changes

@@ -120,7 +120,7 @@ def _clean(text: str) -> str:
 
 def _role_line(item: BlockItem, words: str, _: int) -> str:
     text = f"{item.name}: {words}" if item.name else words
-    return f"[{item.role or item.category}] {text}"
+    return f"[{item.role or 'memory'}] {text}"
 
 
 MARKDOWN_PROXY = BlockStyle(

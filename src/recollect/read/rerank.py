@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from recollect.errors import RecollectError
 from recollect.models.reranking import Reranker
@@ -15,6 +16,7 @@ from recollect.observability.logs import format_traceback
 from recollect.read.fuse import logit
 from recollect.read.rank import SearchCandidate
 
+RerankMode: TypeAlias = Literal["blend", "replace"]
 _log = logging.getLogger("recollect")
 
 # Weight of the reranker's log-odds beside those of the relevance, and the value at which they change nothing.
@@ -60,12 +62,18 @@ def _not_reranked(reason: str) -> RerankResult:
     return RerankResult(note=f"not reranked: {reason}")
 
 
-def apply_rerank_scores(candidates: Sequence[SearchCandidate], scores: Sequence[float]) -> None:
-    """Combine the scores with the relevance of the first candidates, and rank the others after them."""
+def apply_rerank_scores(
+    candidates: Sequence[SearchCandidate], scores: Sequence[float], mode: RerankMode = "blend"
+) -> None:
+    """Combine the scores with the relevance of the first candidates, or replace it; rank the others after them."""
     for each, score in zip(candidates, scores, strict=False):
         each.parts["rerank"] = score
-        odds = logit(each.relevance) + _RERANK_WEIGHT * (logit(score) - _NEUTRAL_ODDS)
-        each.relevance = 1 / (1 + math.exp(-odds))
+        each.relevance = score if mode == "replace" else _blend(each.relevance, score)
     worst = min((each.relevance for each in candidates[: len(scores)]), default=1.0)
     for each in candidates[len(scores) :] if scores else ():
         each.relevance = min(each.relevance, worst)
+
+
+def _blend(relevance: float, score: float) -> float:
+    odds = logit(relevance) + _RERANK_WEIGHT * (logit(score) - _NEUTRAL_ODDS)
+    return 1 / (1 + math.exp(-odds))

@@ -182,7 +182,7 @@ class JobService:
             return
         try:
             run = MaintenanceRun(since=now() - timedelta(seconds=_RECENT_S))
-            if not (await self._run_task(MaintenanceTask.QUOTA, Scope(scope.user), run)).more:
+            if not (await self._run_task(MaintenanceTask.QUOTA, scope, run)).more:
                 return
         except RecollectError as error:
             # The write that exceeded the quota succeeded.

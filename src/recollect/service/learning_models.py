@@ -62,11 +62,11 @@ class LearningModels(Protocol):
         """Return the model for a job; `recent_jobs` record which models chats used."""
         ...
 
-    def accept(self, chat: LearningChat) -> None:
-        """Record that the model worked."""
+    def accept(self, user: str, chat: LearningChat) -> None:
+        """Record that the model worked for a user's job."""
         ...
 
-    def reject(self, chat: LearningChat, error: Exception) -> str:
+    def reject(self, user: str, chat: LearningChat, error: Exception) -> str:
         """Skip the model for some minutes; return the reason, without secrets."""
         ...
 
@@ -103,10 +103,10 @@ async def learn_with_model(
     except (InvalidInput, ModelUnavailable) as error:
         if not _is_of_chat(error, chat) or (_is_temporary(error, chat) and job.tries < _MAX_TRIES):
             raise
-        reason = models.reject(chat, error)
+        reason = models.reject(job.scope.user, chat, error)
     else:
         if chat.calls and chat.error is None:
-            models.accept(chat)
+            models.accept(job.scope.user, chat)
         return result
     await _record_cost(job, chat, deps.ledger)
     return await learn(job, deps, _without_model(learning, reason))

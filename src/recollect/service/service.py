@@ -45,6 +45,7 @@ from recollect.read.access_counter import AccessCounter
 from recollect.read.explain import break_down_score
 from recollect.read.format import format_context
 from recollect.read.llm_budget import LlmBudget, MeteredChat
+from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
 from recollect.read.telemetry import observe_read
 from recollect.recall import RecallConfig, RecallRequest
@@ -206,6 +207,8 @@ class Service:
             REMEMBER_SECONDS.observe(perf_counter() - started)
             trace.set_attributes({"turns": len(appended.turns), "jobs": len(appended.jobs)})
         if (job := next(iter(appended.jobs), None)) is None:
+            # No job will do so.
+            await self.jobs.enforce_quotas(scope)
             return RememberResult(appended.turns, redacted=appended.redacted)
         if wait_s:
             job = await self.jobs.wait(scope.user, job.id, within_s=wait_s)
@@ -312,6 +315,11 @@ class Service:
             watching.record_search(result)
         self._access_counter.record(scope, (hit.id for hit in result))
         return result
+
+    async def warm_up_reranker(self, query: str, text: str) -> None:
+        """Load the reranker, if there is one; the first search would skip it while it loads."""
+        ranking = self._recall_config.ranking
+        await rerank(query, [text], reranker=self._search_deps.reranker, limit=1, timeout_s=ranking.rerank_timeout_s)
 
     async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         """Return the memories that help with a conversation, and its messages with them inserted."""

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from recollect.errors import InvalidInput, RecollectError
 from recollect.model.extracted_fact import ExtractedFact
-from recollect.model.memory import Category, MemoryRecord
+from recollect.model.memory import Category, MemoryRecord, Trust
 from recollect.model.turn import Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
@@ -59,6 +59,7 @@ class ExtractionLimits:
 
     min_importance: float = 0.2
     min_confidence: float = 0.4
+    user_only: bool = False
     max_facts: int = 50
     max_tokens: int = 2048
     timeout_s: float | None = None
@@ -138,6 +139,8 @@ def _filter_facts(
             reason = f"importance {fact.importance:g} is below {limits.min_importance:g}"
         elif fact.target is None and fact.confidence < limits.min_confidence and not fact.doubts:
             reason = f"confidence {fact.confidence:g} is below {limits.min_confidence:g}"
+        elif limits.user_only and fact.trust is not Trust.HIGH:
+            reason = "not a statement of the user"
         elif mode.categories and fact.category not in mode.categories:
             reason = f"category {fact.category} is not stored in this mode"
         else:

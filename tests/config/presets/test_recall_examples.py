@@ -233,7 +233,7 @@ class TestMarkdownProxy:
         title, *lines = memories.split("\n")
         assert title == "Long-term memory (most relevant first):"
         assert sorted(lines) == [
-            "[fact] My bike is a red Cargo bike",
+            "[memory] My bike is a red Cargo bike",
             "[user] Where did I leave my red bike? At the station.",
         ]
         assert question == "Current message: Where is my red bike?"

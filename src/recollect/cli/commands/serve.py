@@ -13,40 +13,52 @@ from recollect.cli.options import RealNumber, WholeNumber, apply_options
 from recollect.cli.output import bold, dim, print_json, print_line
 
 _SHARE = {"type": RealNumber(0, 1), "metavar": "SHARE"}
-# Options of the Markdown memory proxy, under its names: the settings each stands for, and its attributes.
-_PROXY_OPTIONS: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "--memory-path": (("home",), {"metavar": "FOLDER", "help": "Where memories are stored; the same as --home."}),
+# Options of the Markdown memory proxy: the name of each in the preset, or of a setting, and its attributes.
+_PROXY_OPTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "--memory-path": ("home", {"metavar": "FOLDER", "help": "Where memories are stored; the same as --home."}),
     "--openai-base-url": (
-        ("upstream_url", "llm_url", "embedder_url"),
+        "openai_base_url",
         {"metavar": "URL", "help": "Endpoint of chats, of learning and of the embedder."},
     ),
     "--openai-api-key": (
-        ("upstream_api_key", "llm_api_key", "embedder_api_key"),
+        "openai_api_key",
         {"metavar": "KEY", "help": "Its key; OPENAI_API_KEY is safer, other users see the command line."},
     ),
-    "--embedding-base-url": (("embedder_url",), {"metavar": "URL", "help": "Another endpoint for the embedder."}),
-    "--embedding-model": ((), {"metavar": "NAME", "help": "Its model. [default: the bundled embedder]"}),
+    "--embedding-base-url": ("embedding_base_url", {"metavar": "URL", "help": "Another endpoint for the embedder."}),
+    "--embedding-model": (
+        "embedding_model",
+        {"metavar": "NAME", "help": "Its model, such as text-embedding-3-small. [default: the bundled embedder]"},
+    ),
+    "--chroma": (
+        "chroma",
+        {
+            "is_flag": False,
+            "flag_value": "",
+            "metavar": "[FOLDER]",
+            "help": "Index vectors in Chroma, in this folder. [default: chroma in the folder of the memories]",
+        },
+    ),
     "--default-top-k": (
-        ("search_limit",),
+        "default_top_k",
         {"type": WholeNumber(1, 1000), "metavar": "N", "help": "Memories for a chat. [default: 5]"},
     ),
     "--max-entries": (
-        ("quota_project",),
-        {"type": WholeNumber(0), "metavar": "N", "help": "Maximum number of memories of a conversation."},
+        "max_entries",
+        {"type": WholeNumber(0), "metavar": "N", "help": "Maximum number of turns and memories of a conversation."},
     ),
-    "--mmr-lambda": (("diversity",), {**_SHARE, "help": "Relevance against diversity, from 0 to 1."}),
-    "--recency-weight": (("recency_weight",), {**_SHARE, "help": "Weight of recency, from 0 to 1."}),
-    "--score-threshold": (("search_min_score",), {**_SHARE, "help": "Minimum relevance."}),
+    "--mmr-lambda": ("mmr_lambda", {**_SHARE, "help": "Relevance against diversity, from 0 to 1."}),
+    "--recency-weight": ("recency_weight", {**_SHARE, "help": "Weight of recency, from 0 to 1."}),
+    "--score-threshold": ("score_threshold", {**_SHARE, "help": "Minimum relevance."}),
     "--summarization/--no-summarization": (
-        (),
+        "enable_summarization",
         {"default": None, "help": "Learn and summarize, or store turns only."},
     ),
     "--git-versioning/--no-git-versioning": (
-        ("mirror_git",),
+        "enable_git_versioning",
         {"default": None, "help": "Whether to version the files with git."},
     ),
     "--log-level": (
-        ("log_level",),
+        "log_level",
         {"type": click.Choice(["debug", "info", "warning", "error"]), "help": "Log level. [default: info]"},
     ),
 }
@@ -63,16 +75,15 @@ def proxy_options(function: Any) -> Any:
 
 
 def proxy_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the options of the Markdown memory proxy stand for."""
+    """Return the settings that the options of the Markdown memory proxy stand for; they work in every preset."""
+    from recollect.config.name_mapping import NAMES
+
+    rules = NAMES["markdown-proxy"]
     settings: dict[str, Any] = {}
-    for option, (names, _) in _PROXY_OPTIONS.items():
+    for option, (name, _) in _PROXY_OPTIONS.items():
         value = values.get(option.partition("/")[0].removeprefix("--").replace("-", "_"))
         if value is not None:
-            settings |= dict.fromkeys(names, value)
-    if values.get("embedding_model"):
-        settings["embedder"] = f"openai:{values['embedding_model']}"
-    if values.get("summarization") is False:
-        settings |= {"learn": "off", "summary_every": 0}
+            settings |= rules[name](value) if name in rules else {name: value}
     return settings
 
 

@@ -40,6 +40,7 @@ from recollect.http.proxy.memory_options import (
     parse_memory_options,
 )
 from recollect.http.proxy.sse import StreamRecorder
+from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.protocol import UpstreamRequest, UpstreamResponse
 from recollect.http.upstream.router import UpstreamRouter
 
@@ -53,12 +54,19 @@ class ChatCompletions:
     """The endpoint as a bare ASGI application, without a framework's overhead."""
 
     def __init__(
-        self, memory: ChatMemory, upstreams: UpstreamRouter, defaults: MemoryDefaults, *, max_body: int
+        self,
+        memory: ChatMemory,
+        upstreams: UpstreamRouter,
+        defaults: MemoryDefaults,
+        *,
+        max_body: int,
+        models: UpstreamModels | None = None,
     ) -> None:
         self._memory = memory
         self._upstreams = upstreams
         self._defaults = defaults
         self._max_body = max_body
+        self._models = models
         self._throttle = LoopThrottle(_CHATS_PER_TICK)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,6 +97,8 @@ class ChatCompletions:
         # task of its own it continues if the client leaves.
         storing = self._memory.tasks.start(self._memory.store_user_turns(chat)) if options.writes else None
         upstream = self._upstreams.for_model(fields.get("model"))
+        if options.writes and self._models is not None:
+            self._models.note_client_key(options.scope.user, upstream, scope["headers"])
         changed = {} if chat.messages is messages else {"messages": chat.messages}
         if changed or not MEMORY_FIELDS.isdisjoint(fields):
             raw = body.rewrite(changed, without=MEMORY_FIELDS)

@@ -30,7 +30,7 @@ from recollect.http.proxy.asgi_io import (
 )
 from recollect.http.proxy.sse import decode_object
 from recollect.http.upstream.protocol import Upstream, UpstreamRequest
-from recollect.http.upstream.router import KeyedUpstream, UpstreamRouter
+from recollect.http.upstream.router import UpstreamRouter, uses_server_key
 
 _log = logging.getLogger("recollect")
 PREFIX = "/v1"
@@ -108,7 +108,9 @@ def _is_shared_account_request(scope: Scope, upstream: Upstream, path: str) -> b
     """Return whether a caller who speaks for one user asks for data that the upstream stores for all of them."""
     caller: Caller = scope["state"][STATE_CALLER]
     is_single_user = caller.user is not None or caller.project is not None or caller.is_unknown
-    return is_single_user and isinstance(upstream, KeyedUpstream) and not _is_stateless(scope["method"], path)
+    # The headers as they are sent: one that `Connection` names is dropped.
+    has_own_key = uses_server_key(upstream, headers_for_upstream(scope["headers"]))
+    return is_single_user and has_own_key and not _is_stateless(scope["method"], path)
 
 
 def _is_stateless(method: str, path: str) -> bool:

@@ -21,6 +21,7 @@ from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.responses.asgi import ResponsesContext
 from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
+from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
 from recollect.service.service import Service
 
@@ -57,6 +58,7 @@ class Proxy:
         service: Callable[[], Service],
         health: HealthMonitor,
         upstreams: UpstreamRouter,
+        models: UpstreamModels | None,
     ) -> AsyncIterator[None]:
         """Answer requests; at the end wait until all turns are stored."""
         settings = self._settings
@@ -71,7 +73,7 @@ class Proxy:
             opt_in=settings.chat_opt_in,
         )
         max_body = settings.max_body_mb << 20
-        self.chat = ChatCompletions(memory, upstreams, defaults, max_body=max_body)
+        self.chat = ChatCompletions(memory, upstreams, defaults, max_body=max_body, models=models)
         self._passthrough = Passthrough(upstreams, shared=settings.upstream_shared, max_body=max_body)
         self.responses = ResponsesContext(
             service=service,
@@ -81,6 +83,7 @@ class Proxy:
             modes=upstreams.modes | {BUILT_IN: "translate"},
             retention=timedelta(days=settings.responses_days),
             max_body_bytes=max_body,
+            models=models,
         )
         try:
             yield

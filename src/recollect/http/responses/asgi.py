@@ -20,6 +20,7 @@ from recollect.http.proxy import asgi_io
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
 from recollect.http.responses.request import BadRequest, Json
+from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.model.scope import Scope as MemoryScope
 from recollect.service.service import Service
@@ -54,6 +55,7 @@ class ResponsesContext:
     retention: timedelta = timedelta(days=30)
     store_timeout_s: float = 0.3
     max_body_bytes: int = 50_000_000
+    models: UpstreamModels | None = None
     tasks: TaskSet = field(default_factory=TaskSet)
     # Both by user and id.
     in_progress: dict[tuple[str, str], InProgressResponse] = field(default_factory=dict)

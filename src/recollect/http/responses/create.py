@@ -28,7 +28,7 @@ from recollect.http.responses.persistence import History, ResponseWriter, load_h
 from recollect.http.responses.request import BadRequest, ResponseParams, parse_response_params
 from recollect.http.responses.to_chat import IndexedMessage, check_translatable, to_chat, to_messages
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse, buffer_response
-from recollect.http.upstream.router import KeyedUpstream
+from recollect.http.upstream.router import uses_server_key
 from recollect.model.times import now
 
 # Statuses by which servers report that they do not have a path.
@@ -66,6 +66,8 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
         _check_translatable(params)
     messages = to_messages([*history.items, *params.items])
     chat = await context.memory.begin(replace(options, scope=history.scope), [each.message for each in messages])
+    if options.writes and context.models is not None:
+        context.models.note_client_key(options.scope.user, upstream, request.headers)
     call = _CreateCall(params, history, messages, chat, upstream)
     # In a task of its own: the user's turns are stored even if the client leaves now.
     storing = context.tasks.start(context.memory.store_user_turns(chat))
@@ -173,8 +175,8 @@ def _check_translatable(params: ResponseParams) -> None:
 def _is_shared(request: AsgiRequest, upstream: Upstream) -> bool:
     """Return whether the upstream stores the items of all callers under one account."""
     is_alone = request.caller.kind == "local"
-    has_own_key = isinstance(upstream, KeyedUpstream) or bool(request.scope["state"].get(STATE_KEY_REMOVED))
-    return not is_alone and has_own_key
+    has_own_key = uses_server_key(upstream, headers_for_upstream(request.headers))
+    return not is_alone and (has_own_key or bool(request.scope["state"].get(STATE_KEY_REMOVED)))
 
 
 def _resolve_references(params: ResponseParams, history: History, *, shared: bool) -> Sequence[dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""Learn with the chat's own model at the upstream, if the server has access of its own to it.
+"""Learn with the chat's own model at the upstream, if the server has access to it.
 
 The server has access if it has a key for the endpoint, runs the model itself, or the endpoint is on the local network
-and answers without a key. A client's own key is never stored, and never used in the background.
+and answers without a key. With `learn_with_client_key`, what a user said is also learned with the key of the user's
+last chat, which is kept in memory only. Otherwise a client's key is never used in the background.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -20,7 +21,8 @@ from recollect.config.settings import Settings
 from recollect.errors import BrokenAnswer, ModelUnavailable, RecollectError, UpstreamUnavailable
 from recollect.http.auth.address import parse_address
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.protocol import Upstream, UpstreamRequest
+from recollect.http.upstream.http import HttpUpstream
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
 from recollect.http.upstream.router import (
     LOCAL_PREFIX,
     KeyedUpstream,
@@ -49,9 +51,12 @@ _FIRST_PAUSE_S = 600.0
 _MAX_PAUSE_S = 6 * 3600.0
 # One that did not answer may be back soon.
 _UNAVAILABLE_PAUSE_S = 60.0
-_MAX_MODELS = 64
+# Of each endpoint, and of each client's key.
+_MAX_MODELS = 1024
 _MAX_USERS = 10_000
 _LOCAL_NAMES = (".local", ".internal", ".lan")
+# By these an endpoint says that it does not list its models; whether it needs a key, the first answer shows.
+_NO_LIST_STATUSES = (404, 405, 501)
 _STATUS = re.compile(r" answered (\d{3})\b")
 
 
@@ -94,10 +99,12 @@ class UpstreamModels:
         self._access = {upstream: access_of(upstream) for upstream in upstreams.all}
         self._probing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._models: OrderedDict[str, _Model] = OrderedDict()
+        self._models: OrderedDict[tuple[str, Upstream], _Model] = OrderedDict()
+        # By user and endpoint: the key of the last chat, with access by it.
+        self._client_access: OrderedDict[tuple[str, Upstream], tuple[str, Access]] = OrderedDict()
         self._model_of: OrderedDict[str, str] = OrderedDict()
         # Of any user: the model of the last chat, and the last one that was useful.
-        self._last_model = self._last_proven = ""
+        self._last_model = self._last_proven = self._last_user = ""
         self._reported = describe_start(settings)
 
     @property
@@ -113,16 +120,16 @@ class UpstreamModels:
     @property
     def is_ready(self) -> bool:
         """Whether the model of the last chat can be used."""
-        model = self._usable(self._last_model, self._last_proven)
+        model = self._usable(self._last_user, self._last_model, self._last_proven)
         return model is not None and model.access.is_open and not self._is_rejected(model)
 
     def describe(self) -> str:
         """Describe how the server learns now."""
         if not self._settings.worker:
             return describe_start(self._settings)
-        model = self._usable(self._last_model, self._last_proven)
+        model = self._usable(self._last_user, self._last_model, self._last_proven)
         if model is None:
-            if self._is_any_open():
+            if self._is_any_open() or self._settings.learn_with_client_key:
                 return WITH_CHAT_MODEL
             return _without_llm(next((each.reason for each in self._access.values() if each.reason), ""))
         if not model.access.is_open:
@@ -131,6 +138,20 @@ class UpstreamModels:
             minutes = max(1, round((model.rejected_until - self._clock()) / 60))
             return _without_llm(f"{model.name} is left out for {minutes} min: {model.rejected_reason}")
         return f"learning with {model.name} via the upstream"
+
+    def note_client_key(self, user: str, upstream: Upstream, headers: Sequence[Header]) -> None:
+        """Use the key of a user's chat to learn from the user's chats, if the settings allow it."""
+        if not self._settings.learn_with_client_key or not isinstance(upstream, HttpUpstream):
+            return
+        values = [value for name, value in headers if name.lower() == b"authorization"]
+        scheme, _, key = values[0].decode("latin-1").partition(" ") if values else ("", "", "")
+        place = user, upstream
+        if scheme.lower() != "bearer" or not (key := key.strip()):
+            return
+        if place not in self._client_access or self._client_access[place][0] != key:
+            self._client_access[place] = key, Access(KeyedUpstream(upstream, key), is_open=True)
+        self._client_access.move_to_end(place)
+        _trim(self._client_access, _MAX_USERS)
 
     def start(self) -> None:
         """Probe in the background which endpoints answer without a key."""
@@ -149,9 +170,9 @@ class UpstreamModels:
         """Return the model of the chat that caused a job, or else the last one of the user, or of anyone."""
         user = job.scope.user
         if name := _model_in(job):
-            self._last_model = name
+            self._last_model, self._last_user = name, user
             self._note(user, name)
-            model: _Model | None = self._model(name)
+            model: _Model | None = self._model(name, user)
         else:
             model = await self._last_model_of(user, recent_jobs)
         if model is None:
@@ -172,17 +193,17 @@ class UpstreamModels:
         is_small = self._is_small(model)
         return ModelChoice(chat=LearningChat(model.chat, is_proven=model.is_proven, is_small=is_small))
 
-    def accept(self, chat: LearningChat) -> None:
+    def accept(self, user: str, chat: LearningChat) -> None:
         """Note that a model was useful."""
-        model = self._model(chat.model)
+        model = self._model(chat.model, user)
         model.rejected_until, model.rejection_count = 0.0, 0
         model.is_proven = True
         self._last_proven = chat.model
         self._report()
 
-    def reject(self, chat: LearningChat, error: Exception) -> str:
+    def reject(self, user: str, chat: LearningChat, error: Exception) -> str:
         """Do not use a model for some minutes; returns the reason."""
-        model = self._model(chat.model)
+        model = self._model(chat.model, user)
         model.is_proven = False
         model.rejected_reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
         if chat.rejected is None and type(error) is ModelUnavailable:
@@ -195,17 +216,29 @@ class UpstreamModels:
         return f"{chat.model} cannot be used for learning: {model.rejected_reason}"
 
     def forget(self, user: str) -> None:
-        """Forget which model a user chats with."""
+        """Forget which model a user chats with, and with which keys."""
         self._model_of.pop(user, None)
+        for place in [place for place in self._client_access if place[0] == user]:
+            del self._client_access[place]
 
-    def _model(self, name: str) -> _Model:
-        model = self._models.get(name)
+    def _model(self, name: str, user: str) -> _Model:
+        access = self._access_for(name, user)
+        place = name, access.upstream
+        model = self._models.get(place)
         if model is None:
-            model = self._models[name] = _Model(name, self._access[self._upstreams.for_model(name)])
+            model = self._models[place] = _Model(name, access)
             # A client has no connection of its own, so one in use may leave the cache.
             _trim(self._models, _MAX_MODELS)
-        self._models.move_to_end(name)
+        self._models.move_to_end(place)
         return model
+
+    def _access_for(self, name: str, user: str) -> Access:
+        """Return the server's own access to a model, or else that of the user's last chat."""
+        access = self._access[self._upstreams.for_model(name)]
+        if access.is_open:
+            return access
+        _, by_client = self._client_access.get((user, access.upstream), ("", access))
+        return by_client
 
     def _note(self, user: str, model: str) -> None:
         self._model_of[user] = model
@@ -220,11 +253,11 @@ class UpstreamModels:
                 self._last_model = _newest_model_in(await recent_jobs(None))
             # Also if there is none, so that not every job looks for it.
             self._note(user, recorded)
-        return self._usable(self._model_of[user], self._last_model, self._last_proven)
+        return self._usable(user, self._model_of[user], self._last_model, self._last_proven)
 
-    def _usable(self, *names: str) -> _Model | None:
+    def _usable(self, user: str, *names: str) -> _Model | None:
         """Return the first model that is not rejected, or else the first one."""
-        models = [self._model(name) for name in names if name]
+        models = [self._model(name, user) for name in names if name]
         return next((model for model in models if not self._is_rejected(model)), models[0] if models else None)
 
     def _is_rejected(self, model: _Model) -> bool:
@@ -310,7 +343,7 @@ async def probe(upstream: Upstream) -> str:
             await reply.close()
     except (UpstreamUnavailable, TimeoutError):
         return "the upstream does not answer"
-    if 200 <= status < 300:
+    if 200 <= status < 300 or status in _NO_LIST_STATUSES:
         return ""
     if status in (401, 403):
         return "the upstream needs a key and the server holds none"
@@ -343,7 +376,8 @@ def describe_start(settings: Settings) -> str:
         return _without_llm("`recollect worker` does the jobs, and uses a model only where llm is set")
     keys = [settings.upstream_api_key, *(each.api_key for each in settings.upstreams.values())]
     urls = [settings.upstream_url, *(each.url for each in settings.upstreams.values())]
-    if any(key.get_secret_value() for key in keys) or any(url.startswith(LOCAL_PREFIX) for url in urls):
+    has_key = settings.learn_with_client_key or any(key.get_secret_value() for key in keys)
+    if has_key or any(url.startswith(LOCAL_PREFIX) for url in urls):
         return WITH_CHAT_MODEL
     if any(is_local(urlsplit(url).hostname or "") for url in urls if url):
         return _without_llm("the upstream has not answered without a key yet")

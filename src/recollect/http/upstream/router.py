@@ -55,17 +55,24 @@ class LocalUpstream:
 
 
 class KeyedUpstream:
-    """An upstream that is sent the server's key instead of the client's."""
+    """An upstream that is sent the server's key; instead of the client's, or only if the client sends none."""
 
-    def __init__(self, upstream: Upstream, key: str) -> None:
+    def __init__(self, upstream: Upstream, key: str, *, prefers_client: bool = False) -> None:
         self._upstream = upstream
+        self._prefers_client = prefers_client
         self._secret = key.encode("latin-1", "replace")
         self._key: Header = (b"authorization", b"Bearer " + self._secret)
         self.name = upstream.name
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        if not self.uses_own_key(request.headers):
+            return await self._upstream.send(request)
         headers = [each for each in request.headers if each[0].lower() not in _KEY_HEADERS]
         return await self._upstream.send(replace(request, headers=[*headers, self._key]))
+
+    def uses_own_key(self, headers: Sequence[Header]) -> bool:
+        """Return whether a request with these headers of a client is sent with the server's key."""
+        return not self._prefers_client or not any(name.lower() in _KEY_HEADERS for name, _ in headers)
 
     def mask(self, body: bytes) -> bytes:
         """Replace the key in a body."""
@@ -73,6 +80,11 @@ class KeyedUpstream:
 
     async def close(self) -> None:
         await self._upstream.close()
+
+
+def uses_server_key(upstream: Upstream, headers: Sequence[Header]) -> bool:
+    """Return whether a client's request with these headers is sent with the server's key."""
+    return isinstance(upstream, KeyedUpstream) and upstream.uses_own_key(headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +138,6 @@ def _open_route(name: str, url: str, models: str, key: str, settings: Settings) 
         return ModelRoute(patterns, LocalUpstream(url, context_tokens=tokens, connect_s=connect_s, idle_s=idle_s))
     url = checked_url(url, name=name)
     upstream = HttpUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
-    return ModelRoute(patterns, KeyedUpstream(upstream, key) if key else upstream)
+    if not key:
+        return ModelRoute(patterns, upstream)
+    return ModelRoute(patterns, KeyedUpstream(upstream, key, prefers_client=settings.upstream_key == "client"))

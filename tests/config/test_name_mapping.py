@@ -64,3 +64,10 @@ def test_a_wrong_value_is_reported_with_the_name_in_the_file(tmp_path: Path) -> 
 def test_no_block_has_the_name_of_a_setting() -> None:
     blocks = {name.partition(".")[0] for names in NAMES.values() for name in names}
     assert blocks.isdisjoint(Settings.model_fields)
+
+
+def test_a_special_name_overrides_a_general_one_in_any_order(tmp_path: Path) -> None:
+    urls = "embedding_base_url: http://localhost:2/v1\nopenai_base_url: http://localhost:1/v1\n"
+    settings = load_yaml(tmp_path, f"preset: markdown-proxy\n{urls}max_entries: 9\n")
+    assert (settings.upstream_url, settings.embedder_url) == ("http://localhost:1/v1", "http://localhost:2/v1")
+    assert settings.quota_project == 9

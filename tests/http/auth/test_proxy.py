@@ -207,3 +207,18 @@ def test_a_key_of_one_user_or_project_uses_only_what_stores_nothing_at_a_shared_
             assert client.get("/v1/files", headers=headers).status_code == 200
     with serving(tmp_path, **settings, upstream_shared=True) as client:
         assert client.get("/v1/files", headers=bearer(make_key(client, user="ann"))).status_code == 200
+
+
+def test_a_client_that_sends_a_key_of_its_own_uses_its_own_account_if_that_is_preferred(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    settings = {"auth": "keys", "upstream_url": llm.base_url, "upstream_api_key": "sk-of-the-server"}
+    with serving(tmp_path, **settings, upstream_key="client") as client:
+        ann = {"X-API-Key": make_key(client, user="ann")}
+        assert client.get("/v1/files", headers=ann).status_code == 403
+        # The header would be dropped on the way, and the server's key sent in its place.
+        dropped = {**ann, **bearer("sk-mine"), "Connection": "authorization"}
+        assert client.get("/v1/files", headers=dropped).status_code == 403
+        assert not llm.requests
+        assert client.get("/v1/files", headers={**ann, **bearer("sk-mine")}).status_code == 200
+    assert [each.headers["authorization"] for each in llm.requests] == ["Bearer sk-mine"]

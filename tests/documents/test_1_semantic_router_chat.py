@@ -89,6 +89,11 @@ class Client:
         )
         assert answer.headers["x-memory-status"] == "ok"
 
+    def learned_to(self) -> int:
+        """Return the number of turns of the user's session that were extracted from."""
+        answer = httpx.get(f"{self._url}/recollect/v1/sessions", headers={"X-Memory-User": self.user}, timeout=60)
+        return int(answer.json()["results"][0]["learned_to"])
+
     def extractions(self, text: str) -> list[RecordedRequest]:
         """Return the extractions from turns with this text, so far."""
         return [each for each in llm_requests(self._llm, EXTRACT) if text in each.text]
@@ -158,7 +163,9 @@ def test_an_unknown_key_is_an_error_that_names_it(
     for ask in (client.chat, client.respond):
         answer = ask(QUESTION, config=config, **context)
         assert answer.status_code == 400
-        assert problem in answer.json()["error"]["message"]
+        error = answer.json()["error"]
+        assert problem in error["message"]
+        assert (error["param"], error["code"]) == (problem.split()[0], "invalid_memory_field")
 
 
 # The signals of the pipeline: Fact? Tool?
@@ -247,12 +254,12 @@ def test_memory_is_extracted_every_10_turns_that_are_exchanges_with_an_overlap_o
             client.exchange("boxes", f"I moved {client.user} box {number} to the attic today.")
 
     send(1, 10)
-    wait_until(lambda: client.extractions(client.user))
+    wait_until(lambda: client.learned_to() == 20)
     # Had it begun earlier, this one would have fewer.
     [first] = client.extractions(client.user)
     assert (len(new_turns(first)), len(read_along(first))) == (20, 0)
     send(11, 20)
-    wait_until(lambda: len(client.extractions(client.user)) > 1)
+    wait_until(lambda: client.learned_to() == 40)
     [_, second] = client.extractions(client.user)
     assert (len(new_turns(second)), len(read_along(second))) == (20, 5)
     assert "box 11 " in new_turns(second)[0]

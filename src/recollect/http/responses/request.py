@@ -10,6 +10,7 @@ from recollect.errors import InvalidInput, MissingUser, NotAllowed, NotFound, Re
 from recollect.http.errors import status_of
 from recollect.http.proxy.asgi_io import BodyTooLarge, error_body
 from recollect.http.proxy.body import JsonBody, parse_body
+from recollect.http.proxy.memory_options import InvalidField
 
 Json: TypeAlias = dict[str, Any]
 MAX_INPUT_ITEMS = 20_000
@@ -40,6 +41,8 @@ def error_response(error: RecollectError) -> tuple[int, Json]:
     match error:
         case BadRequest():
             param, code = error.param, error.code
+        case InvalidField():
+            param, code = error.name, "invalid_memory_field"
         case NotFound():
             code = "not_found"
         case NotAllowed():

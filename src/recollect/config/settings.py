@@ -11,8 +11,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from pydantic import SecretStr, ValidationError
 
 from recollect.config.fields import Settings
 from recollect.config.name_mapping import preset_of_block, translate
+from recollect.config.presets import preset_names, read_preset
 from recollect.errors import InvalidSettings
 
 __all__ = [
@@ -148,21 +147,6 @@ def _parse(text: str, name: str, *, yaml: bool) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InvalidSettings(f"{name} must have names and values, such as port = 8100")
     return values
-
-
-@cache
-def preset_names() -> tuple[str, ...]:
-    """Return the names of the presets."""
-    names = (file.name for file in files("recollect.config.presets").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
-
-
-def read_preset(name: str) -> dict[str, Any]:
-    """Return the values of a preset."""
-    if name not in preset_names():
-        raise InvalidSettings(f"there is no preset {name!r}; the presets are {', '.join(preset_names())}")
-    text = (files("recollect.config.presets") / f"{name}.toml").read_text(encoding="utf-8")
-    return _parse(text, f"preset {name}", yaml=False)
 
 
 def ledger_path(settings: Settings) -> Path:

@@ -14,12 +14,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, RecollectError
+from recollect.model.memory import Category
 from recollect.model.messages import message_text
-from recollect.model.query import EVERYTHING, Filter, both
+from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Where, both
 from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.observability.logs import describe_error, format_traceback
 from recollect.read.as_of_queries import keyed_facts_as_of
+from recollect.read.conversation_history import invocation_lines
 from recollect.read.decide import decide
 from recollect.read.format import format_context
 from recollect.read.inject import InjectPlace, inject
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("recollect")
 _TIME_BUCKET_S = 300
+_SUMMARIES: Filter = Where("category", Op.EQ, str(Category.SUMMARY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class RecallConfig:
     style: str = "recollect"
     place: InjectPlace = "before-question"
     summary: bool = False
+    invocations: bool = False
     turns: bool = True
     withhold: frozenset[str] = frozenset()
     ranking: RankingConfig = field(default_factory=lambda: RankingConfig(diversity=0.7))
@@ -129,16 +133,16 @@ async def _recall(
     if lookup is not None:
         clock.mark("again")
         if lookup.answer is not None:
-            return _build_result(request, config, lookup.answer, request.summary, clock)
+            return _build_result(request, config, lookup.answer, _ConversationText(request.summary), clock)
     rewritten = await rewrite(
         request.messages, mode=config.rewrite, llm=llm, timeout_s=_rewrite_timeout_s(request, config)
     )
     clock.mark("rewrite")
-    search_request = _search_request(request, config, rewritten, question)
+    search_request = _search_request(scope, request, config, rewritten, question)
     search_task = asyncio.create_task(search(scope, search_request, _ranking_config(request, config), deps))
     try:
         facts = await _pinned_facts(scope, request, config, deps)
-        summary = await _summary(scope, request, config, deps)
+        conversation = await _conversation_text(scope, request, config, deps)
         result = await search_task
     finally:
         # Without effect if it is done; if another step failed, its result is not needed.
@@ -150,16 +154,27 @@ async def _recall(
     answer = CachedAnswer(rewritten.query, tuple(hits), tuple(filter(None, notes)))
     if result_cache is not None and lookup is not None and not result.notes and not rewritten.llm_failed:
         result_cache.store(lookup, answer)
-    recalled = _build_result(request, config, answer, summary, clock)
+    recalled = _build_result(request, config, answer, conversation, clock)
     return replace(recalled, candidates=result.candidates, failure=result.failure)
 
 
 def _build_result(
-    request: RecallRequest, config: RecallConfig, answer: CachedAnswer, summary: str | None, clock: StepTimer
+    request: RecallRequest,
+    config: RecallConfig,
+    answer: CachedAnswer,
+    conversation: _ConversationText,
+    clock: StepTimer,
 ) -> RecallResult:
     """Return the result with the prompt block and the changed messages."""
     hits, withheld = exclude_tagged(answer.hits, config.withhold)
-    context = format_context(config.style, hits, budget_tokens=config.tokens, now=request.at, summary=summary)
+    context = format_context(
+        config.style,
+        hits,
+        budget_tokens=config.tokens,
+        now=request.at,
+        summary=conversation.summary,
+        invocations=conversation.invocations,
+    )
     clock.mark("format")
     messages = inject(request.messages, context.text, place=config.place)
     clock.mark("inject")
@@ -178,9 +193,10 @@ def _build_result(
 async def _look_up(
     scope: Scope, request: RecallRequest, config: RecallConfig, result_cache: ResultCache | None
 ) -> CacheLookup | None:
-    """Look up the result cache; return None if the request is not cacheable: traces, past states, summaries."""
-    uses_summary = config.summary and scope.session and request.summary is None
-    if result_cache is None or request.trace or request.as_of is not None or uses_summary:
+    """Look up the result cache; return None if the request is not cacheable: traces, past states, conversations."""
+    uses_summary = config.summary and request.summary is None
+    uses_conversation = scope.session and (uses_summary or config.invocations)
+    if result_cache is None or request.trace or request.as_of is not None or uses_conversation:
         return None
     # The meaning of time expressions changes with the time of the request.
     moment = int(request.at.timestamp()) // _TIME_BUCKET_S
@@ -203,16 +219,31 @@ async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallConf
     )
 
 
-async def _summary(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> str | None:
-    """Return the summary of the conversation, if configured: the caller's, or the stored one."""
-    # The stored summary covers later turns too, so it does not fit a past state.
-    if request.summary is not None or not config.summary or not scope.session or request.as_of is not None:
-        return request.summary
-    return (await deps.ledger.conversation(scope)).summary
+@dataclass(frozen=True, slots=True)
+class _ConversationText:
+    """The text of the current conversation for the prompt: its summary and its invocations."""
+
+    summary: str | None = None
+    invocations: tuple[str, ...] = ()
+
+
+async def _conversation_text(
+    scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps
+) -> _ConversationText:
+    """Return the configured parts; the caller's summary has priority over the stored one."""
+    uses_summary = config.summary and request.summary is None
+    # What is stored covers later turns too, so it does not fit a past state.
+    if not scope.session or request.as_of is not None or not (uses_summary or config.invocations):
+        return _ConversationText(request.summary)
+    conversation = await deps.ledger.conversation(scope)
+    return _ConversationText(
+        conversation.summary if uses_summary else request.summary,
+        invocation_lines(conversation, _message_texts(request.messages)) if config.invocations else (),
+    )
 
 
 def _search_request(
-    request: RecallRequest, config: RecallConfig, rewritten: RewrittenQuery, question: str
+    scope: Scope, request: RecallRequest, config: RecallConfig, rewritten: RewrittenQuery, question: str
 ) -> SearchRequest:
     # Terms taken from earlier messages are about the topic, not about the time.
     time_text = rewritten.query if rewritten.method == "llm" else question
@@ -223,7 +254,7 @@ def _search_request(
         inferred_terms=rewritten.inferred_terms,
         limit=request.limit,
         min_score=request.min_score,
-        filter=both(request.filter, times.filter),
+        filter=both(_recall_filter(scope, request, config), times.filter),
         as_of=request.as_of,
         periods=times.periods,
         explain=request.trace,
@@ -238,6 +269,14 @@ def _rewrite_timeout_s(request: RecallRequest, config: RecallConfig) -> float:
     if request.rewrite_timeout_s is None:
         return config.rewrite_timeout_s
     return min(request.rewrite_timeout_s, config.rewrite_timeout_s)
+
+
+def _recall_filter(scope: Scope, request: RecallRequest, config: RecallConfig) -> Filter:
+    if not config.invocations:
+        return request.filter
+    # Next to the current conversation, summaries of others would be taken for parts of it.
+    others = And((_SUMMARIES, Not(Where("session_id", Op.EQ, scope.session))))
+    return both(request.filter, Not(others))
 
 
 def _ranking_config(request: RecallRequest, config: RecallConfig) -> RankingConfig:

@@ -166,6 +166,7 @@ def _recall_config(settings: Settings) -> RecallConfig:
         style=settings.context_format,
         place=settings.context_place,
         summary=settings.context_summary,
+        invocations=settings.context_invocations,
         turns=settings.recall_turns,
         withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
         ranking=ranking,

@@ -142,6 +142,7 @@ REACT: Cases = {
         ("conversations/get", Call(json=_TALK, **READ), MINE),
         ("conversations/update", Call(json={**_TALK, "invocation_summary": _SUMMARY}, **ADD), MINE),
         ("conversations/end", Call(json=_TALK, **ADD), (404,)),
+        ("conversations/delete", Call(json=_TALK, **CHANGE), (404,)),
     )
 }
 

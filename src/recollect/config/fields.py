@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
 
+from recollect.config.presets import read_preset
 from recollect.config.server_fields import AgentSettings, AuthSettings, OperationSettings, ServerSettings, setting
 
 
@@ -147,6 +148,9 @@ class MemorySettings(BaseModel):
         "the last user message.",
     )
     context_summary: bool = setting(False, "Whether the summary of the conversation is inserted as well.")
+    context_invocations: bool = setting(
+        False, "Whether summaries of the conversation's earlier exchanges are inserted as well, none of others."
+    )
     recall_turns: bool = setting(True, "Whether turns are recalled in addition to the memories extracted from them.")
     recall_withhold: str = setting(
         "", "Tags, separated by commas: memories with one of them are never put into a prompt."
@@ -277,6 +281,12 @@ class MemorySettings(BaseModel):
 
 
 class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, IndexSettings, MemorySettings):
-    """The settings of Recollect."""
+    """The settings of Recollect; those of the preset are the defaults of all others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        preset = values.get("preset") if isinstance(values, dict) else None
+        return {**read_preset(preset), **values} if preset and isinstance(preset, str) else values

@@ -104,12 +104,19 @@ _MIN_CUT_TOKENS = 24
 
 
 def format_context(
-    style: str, hits: Sequence[Hit], *, budget_tokens: int, now: datetime, summary: str | None = None
+    style: str,
+    hits: Sequence[Hit],
+    *,
+    budget_tokens: int,
+    now: datetime,
+    summary: str | None = None,
+    invocations: Sequence[str] = (),
 ) -> PromptBlock:
     """Return the block of as many of the best hits as fit, after the summary if there is one.
 
     Hits are ordered best first, and the last ones are dropped. One that would take more than half of the budget (all
     of it if it is the only one) is truncated. The text never exceeds the budget, fences and headings included.
+    The conversation's invocations come last.
     """
     if style not in STYLES:
         raise InvalidInput(f"unknown context format {style!r}; use one of {', '.join(STYLES)}")
@@ -120,6 +127,10 @@ def format_context(
         summary_item = BlockItem(id=SUMMARY_ID, category=Category.SUMMARY, content=summary, at=now)
         block.dropped |= {item.id: "it is the summary" for item in items if _is_same(item, summary_item)}
         items = [summary_item, *(item for item in items if not _is_same(item, summary_item))]
+    items += [
+        BlockItem(id=f"invocation {number}", category=Category.SUMMARY, content=text, at=now)
+        for number, text in enumerate(invocations, 1)
+    ]
     return block.build(items)
 
 

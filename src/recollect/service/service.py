@@ -42,6 +42,7 @@ from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.read import as_of_queries
 from recollect.read.access_counter import AccessCounter
+from recollect.read.conversation_history import invocation_lines
 from recollect.read.explain import break_down_score
 from recollect.read.format import format_context
 from recollect.read.llm_budget import LlmBudget, MeteredChat
@@ -332,9 +333,12 @@ class Service:
         self._access_counter.record(scope, result.context.used)
         return result
 
-    def format_context(self, style: str, hits: Sequence[Hit], *, budget_tokens: int) -> PromptBlock:
-        """Return the text block of hits for a prompt, within the budget."""
-        return format_context(style, hits, budget_tokens=budget_tokens, now=now())
+    def format_context(
+        self, style: str, hits: Sequence[Hit], conversation: Conversation, *, budget_tokens: int
+    ) -> PromptBlock:
+        """Return the text block of hits and of a conversation's invocations for a prompt, within the budget."""
+        invocations = invocation_lines(conversation)
+        return format_context(style, hits, budget_tokens=budget_tokens, now=now(), invocations=invocations)
 
     async def embed_queries(self, questions: Sequence[str]) -> list[Vector | None]:
         """Return the vectors of questions for several searches; None for each while the embedder is unavailable."""

@@ -38,10 +38,13 @@ class SessionService:
         return await lifecycle.require_session(scope, ledger=self._ledger)
 
     async def list(
-        self, user: str, *, limit: int = 100, after: Conversation | None = None
+        self, user: str, *, session: str | None = None, limit: int = 100, after: Conversation | None = None
     ) -> builtins.list[Conversation]:
-        """Return the sessions of a user, latest first; `after` is the last of the page before."""
-        return await self._ledger.conversations(user, order="newest", limit=limit, after=after)
+        """Return the sessions of a user, latest first; `after` is the last of the page before.
+
+        With `session`, those with this id in any project.
+        """
+        return await self._ledger.conversations(user, session=session, order="newest", limit=limit, after=after)
 
     async def end(self, scope: Scope) -> Job:
         """Enqueue the end of a session: extraction from its last turns, its episode, promotion."""

@@ -1,4 +1,4 @@
-"""The worked flow of the second design: invocations are summed up, a conversation's end promotes."""
+"""The worked flow of react-mem: facts are global at once, invocations are summed up, an end makes an episode."""
 
 from __future__ import annotations
 
@@ -57,29 +57,28 @@ def episodes(memory: Memory) -> list[MemoryRecord]:
     return [each for each in memory.get_all(**COLLECTION) if each.category == "episode"]
 
 
-def test_what_is_learned_belongs_to_the_conversation_until_its_end(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_what_is_learned_is_long_term_and_of_the_whole_collection_at_once(tmp_path: Path, llm: ScriptedLLM) -> None:
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        assert {each.content: str(each.level) for each in facts(memory, **COLLECTION)} == {
-            PORT: "session",
-            LUNCH: "session",
-        }
-        assert seen_from("tuesday", memory) == []
-        assert sorted(seen_from("monday", memory)) == [PORT, LUNCH]
+        stored = {each.content: each for each in facts(memory, **COLLECTION)}
+        assert {content: str(each.level) for content, each in stored.items()} == {PORT: "project", LUNCH: "project"}
+        assert stored[PORT].scope.session == "monday"
+        assert sorted(seen_from("tuesday", memory)) == sorted(seen_from("monday", memory)) == [PORT, LUNCH]
 
 
-def test_the_conversations_end_promotes_high_value_facts_and_records_an_episode(
+def test_the_conversations_end_promotes_its_own_memories_of_high_value_and_records_an_episode(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
+        memory.add("The deployment window is Monday night", **TALK, level="session", importance=0.8)
+        memory.add("The chat began at noon", **TALK, level="session", importance=0.3)
         assert memory.sessions.end(**TALK, wait=True).state == "done"
-        stored = {each.content: each for each in facts(memory, **COLLECTION)}
-        assert {content: str(each.level) for content, each in stored.items()} == {PORT: "project", LUNCH: "session"}
-        assert stored[PORT].scope.session == "monday"
-        assert seen_from("tuesday", memory) == [PORT]
+        levels = {each.content: str(each.level) for each in facts(memory, **COLLECTION)}
+        assert levels["The deployment window is Monday night"] == "project"
+        assert levels["The chat began at noon"] == "session"
         [episode] = episodes(memory)
         assert INVOCATION_SUMMARY in episode.content
         assert episode.detail["turn_end"] == 4
@@ -95,9 +94,7 @@ def test_ending_a_conversation_twice_changes_nothing_more(tmp_path: Path, llm: S
         assert contents(memory.get_all(**COLLECTION)) == before
 
 
-def test_a_later_invocation_begins_with_the_promoted_facts_and_the_past_episode(
-    tmp_path: Path, llm: ScriptedLLM
-) -> None:
+def test_a_later_invocation_begins_with_the_facts_and_the_past_episode(tmp_path: Path, llm: ScriptedLLM) -> None:
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
@@ -125,7 +122,7 @@ def test_each_invocation_leaves_a_summary_of_what_was_asked_and_what_came_of_it(
         assert second["result"] == "Enjoy!"
 
 
-def test_a_conversation_is_promoted_and_becomes_an_episode_without_an_llm(tmp_path: Path) -> None:
+def test_a_conversation_is_learned_from_and_becomes_an_episode_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **PRESET) as memory:
         messages = exchange("My name is Alex. My budget for the Hawaii trip is $10,000.")
         memory.remember(messages, **TALK, wait=True)
@@ -142,11 +139,10 @@ def test_a_conversation_ends_by_itself_after_the_idle_time(tmp_path: Path, llm: 
         wait_until(
             lambda: memory.jobs.run_pending() == 0 and memory.sessions.list(user_id=ALEX)[0].closed_at is not None
         )
-        assert seen_from("tuesday", memory) == [PORT]
         assert len(episodes(memory)) == 1
 
 
-def test_what_is_learned_only_after_the_end_is_promoted_too(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_what_is_learned_only_after_the_end_is_global_too(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, **PRESET) as memory:
         broken = llm.when(EXTRACT).reply("I would rather not.")
         llm.when(SESSION).reply(INVOCATION_SUMMARY)

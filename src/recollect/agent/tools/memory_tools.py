@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from pydantic import AliasChoices
+
 from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -75,10 +77,13 @@ class _MemoryToolset:
         lines = [f"Episode {at}: {sanitize_line(hit.memory)}" for at, hit in enumerate(hits, 1)]
         return "\n".join(lines) or "No episode fits."
 
-    async def store_fact(self, content: Annotated[str, "The fact, as one sentence that stands alone."]) -> str:
+    async def store_fact(
+        self,
+        fact_content: Annotated[str, "The fact, as one sentence that stands alone.", AliasChoices("content")],
+    ) -> str:
         """Store a fact for the future: something true that will matter again."""
         self._count("stores")
-        outcome = await self.memory.store(self._check_length(content), {"confidence": _CONFIDENCE})
+        outcome = await self.memory.store(self._check_length(fact_content), {"confidence": _CONFIDENCE})
         return f"Stored as {self._number(outcome.id)}." if outcome is not None else REVIEW_NOTICE
 
     async def correct_fact(

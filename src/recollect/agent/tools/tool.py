@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
 from recollect.errors import InvalidInput, ToolFailed
@@ -62,7 +62,8 @@ _MAX_ERRORS = 5
 def function_tool(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Tool:
     """Return a function as a tool; one that is not async runs in a thread.
 
-    Arguments are validated against the type hints. `Annotated[str, "..."]` describes a parameter.
+    Arguments are validated against the type hints. `Annotated[str, "..."]` describes a parameter, and an
+    `AliasChoices` in it lists further names that it accepts, which the model is not shown.
     """
     tool_name = name or str(getattr(function, "__name__", ""))
     about = description or inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
@@ -92,9 +93,12 @@ def _make_arguments_model(function: Callable[..., Any], tool_name: str) -> tuple
             raise InvalidInput(f"the parameter {name} of the tool {tool_name} must accept a keyword argument")
         # Numbered, since a parameter may have the name of an attribute of the model.
         names[f"argument_{number}"] = name
-        hint, about = _split_annotation(hints.get(name, Any))
+        hint, about, aliases = _split_annotation(hints.get(name, Any))
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[f"argument_{number}"] = (hint, Field(default, alias=name, description=about))
+        fields[f"argument_{number}"] = (
+            hint,
+            Field(default, validation_alias=AliasChoices(name, *aliases), description=about),
+        )
     try:
         arguments_model = create_model(tool_name, __config__=ConfigDict(extra="forbid", title=tool_name), **fields)
         arguments_model.model_json_schema()
@@ -103,12 +107,13 @@ def _make_arguments_model(function: Callable[..., Any], tool_name: str) -> tuple
     return names, arguments_model
 
 
-def _split_annotation(hint: Any) -> tuple[Any, str | None]:
-    """Return the hint, and the description in an Annotated."""
+def _split_annotation(hint: Any) -> tuple[Any, str | None, list[str]]:
+    """Return the hint, and the description and the further names in an Annotated."""
     if get_origin(hint) is not Annotated:
-        return hint, None
+        return hint, None, []
     about = [each for each in get_args(hint)[1:] if isinstance(each, str)]
-    return hint, " ".join(about) or None
+    choices = [each.choices for each in get_args(hint)[1:] if isinstance(each, AliasChoices)]
+    return hint, " ".join(about) or None, [str(name) for names in choices for name in names]
 
 
 def _json_schema(arguments_model: type[BaseModel]) -> dict[str, Any]:

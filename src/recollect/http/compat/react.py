@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -12,6 +13,7 @@ from recollect.http.compat.context import Context, ContextDep
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time, example
 from recollect.http.routing import Router
+from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Not, Op, Where
 from recollect.model.result import SearchResult
@@ -37,7 +39,7 @@ class _Request(StrictModel):
 
 
 class ConversationRequest(_Request):
-    """A conversation to return or to end."""
+    """A conversation to return, to end or to delete; without a collection, that of any collection."""
 
     model_config = example(conversation_id="monday", user="alex", collection="payments")
 
@@ -245,16 +247,24 @@ def _to_episode(record: MemoryRecord) -> Episode:
     )
 
 
-def _to_conversation(session: Conversation) -> ConversationMemory:
+def _to_conversation(id: str, sessions: Sequence[Conversation]) -> ConversationMemory:
+    """Return a conversation; one that goes through several collections has the invocations of all."""
     invocations = [
         InvocationRecord(
             **{name: str(each.get(name, "")) for name in ("query", "summary", "result")},
             timestamp=as_utc(each["timestamp"]) if each.get("timestamp") else None,
         )
+        for session in sessions
         for each in session.invocations
     ]
-    metadata = {"turn_count": session.turn_count, "summary": session.summary, "closed": session.closed_at is not None}
-    return ConversationMemory(conversation_id=session.scope.session, invocations=invocations, metadata=metadata)
+    if len(sessions) > 1:
+        invocations.sort(key=lambda each: each.timestamp or datetime.min.replace(tzinfo=UTC))
+    metadata = {
+        "turn_count": sum(session.turn_count for session in sessions),
+        "summary": "\n".join(session.summary for session in sessions if session.summary),
+        "closed": bool(sessions) and all(session.closed_at is not None for session in sessions),
+    }
+    return ConversationMemory(conversation_id=id, invocations=invocations, metadata=metadata)
 
 
 router = Router(
@@ -339,14 +349,27 @@ async def delete_fact(ctx: ContextDep, body: DeleteFact) -> Done:
 @router.post("/conversations/get")
 async def get_conversation(ctx: ContextDep, body: ConversationRequest) -> ConversationResult:
     """Return the invocations of a conversation in order; one that has not begun has none."""
+    scopes = await _conversation_scopes(ctx, body)
+    sessions = [await ctx.service.conversation(scope) for scope in scopes]
+    return ConversationResult(conversation=_to_conversation(body.conversation_id, sessions))
+
+
+async def _conversation_scopes(ctx: Context, body: ConversationRequest) -> list[Scope]:
+    """Return the scopes of a conversation: its collections, if the request names none and there are any."""
     scope = ctx.caller.scope(body.user, body.collection, body.conversation_id)
-    return ConversationResult(conversation=_to_conversation(await ctx.service.conversation(scope)))
+    if scope.project:
+        return [scope]
+    sessions = await ctx.service.sessions.list(scope.user, session=scope.session)
+    return [session.scope for session in sessions] or [scope]
 
 
 @router.post("/conversations/update")
 async def update_conversation(ctx: ContextDep, body: UpdateConversation) -> Done:
-    """Add an invocation to its conversation, which begins with it if it does not exist."""
-    scope = ctx.caller.scope(body.user, body.collection, body.conversation_id)
+    """Add an invocation to its conversation, which begins with it if it does not exist.
+
+    Without a collection it is added where the conversation was last continued.
+    """
+    scope = (await _conversation_scopes(ctx, body))[0]
     summary = body.invocation_summary
     texts = {name: repair_text(getattr(summary, name)) for name in ("query", "summary", "result")}
     timestamp = as_utc(summary.timestamp or now()).isoformat()
@@ -357,5 +380,14 @@ async def update_conversation(ctx: ContextDep, body: UpdateConversation) -> Done
 @router.post("/conversations/end", responses=router.error_responses(404))
 async def end_conversation(ctx: ContextDep, body: ConversationRequest) -> Done:
     """End a conversation: in the background the rest of it is learned and what matters is promoted."""
-    await ctx.service.sessions.end(ctx.caller.scope(body.user, body.collection, body.conversation_id))
+    for scope in await _conversation_scopes(ctx, body):
+        await ctx.service.sessions.end(scope)
+    return Done()
+
+
+@router.post("/conversations/delete", responses=router.error_responses(404))
+async def delete_conversation(ctx: ContextDep, body: ConversationRequest) -> Done:
+    """Erase a conversation for good, with its invocations and everything that was learned from it alone."""
+    for scope in await _conversation_scopes(ctx, body):
+        await ctx.service.erasure.erase(scope, ErasureRequest(Target.SESSION), by=ctx.caller.author())
     return Done()

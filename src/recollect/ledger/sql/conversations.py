@@ -51,6 +51,7 @@ async def conversations(
     tx: Tx,
     user: str | None = None,
     *,
+    session: str | None = None,
     open: bool | None = None,
     idle_before: datetime | None = None,
     order: Literal["oldest", "newest"] = "oldest",
@@ -59,13 +60,17 @@ async def conversations(
 ) -> list[Conversation]:
     """Return sessions of a user or of all in order of their last turn; `after` ended the previous page.
 
-    They can be limited to open or closed ones, and to those without a turn since a time.
+    They can be limited to those with an id, which each project may have, to open or closed ones, and to those without
+    a turn since a time.
     """
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
     if user is not None:
         params["user"] = user
         tests.append("user_id = :user")
+    if session is not None:
+        params["session"] = session
+        tests.append("session_id = :session")
     if open is not None:
         tests.append(f"closed_at IS {'' if open else 'NOT '}NULL")
     if idle_before is not None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from recollect import Memory, Settings
+from recollect.config.settings import load
 from recollect.errors import InvalidSettings
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import agent_requests, call, calls, messages, script, tool_names
@@ -202,8 +203,51 @@ class TestConversationMemory:
         assert prompt == "Fix the login of the service\n\nDone."
 
 
+AGENT_MEM = """\
+agent-mem:
+  max-iterations: 1
+  working-memory-threshold: 500
+  fact-retrieval-top-k: 2
+  episode-retrieval-top-k: 1
+  enable-auto-fact-extraction: false
+  enable-episode-recording: false
+  additional-context: You look after a shop.
+"""
+
+
 class TestServiceConfiguration:
-    """The preset applies however it is named."""
+    """The configuration block is accepted with its names, and the preset applies however it is named."""
+
+    def test_the_configuration_block_agent_mem_is_accepted_with_its_names(
+        self, tmp_path: Path, llm: ScriptedLLM
+    ) -> None:
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "config.yaml").write_text(AGENT_MEM)
+        where = {"user": "alex", "collection": "payments"}
+        options = {"RECOLLECT_LLM": "scripted", "RECOLLECT_LLM_URL": llm.base_url}
+        with (
+            RecollectServer(home, "--preset", "react-mem", **options) as server,
+            httpx.Client(base_url=server.url, timeout=60) as client,
+        ):
+            for number in range(3):
+                react(client, "facts/store", content=f"Shop {number} sells tea", **where)
+                react(client, "episodes/store", goal=f"Sell tea in shop {number}", outcome="sold", **where)
+            script(llm, calls(call("RetrieveFacts", query="tea"), thought="I look."), "In all of them.")
+            report = ask(client, "Which shop sells tea? It has port 8443.", "monday", user="alex")
+            assert (len(report["facts"]), len(report["episodes"])) == (2, 1)
+            assert report["ended"] == "iterations"
+            assert "You look after a shop." in messages(agent_requests(llm)[-1])[0]["content"]
+            wait_until(lambda: bool(queries(client, "monday", "alex")))
+            # Neither turns to learn from nor an episode of the run.
+            params = {"user_id": "alex", "project_id": "payments", "session_id": "monday"}
+            assert client.get("/recollect/v1/turns", params=params).json()["results"] == []
+            assert len(react(client, "episodes/retrieve", query="tea", top_k=10, **where)["episodes"]) == 3
+
+    def test_an_unknown_name_in_agent_mem_is_an_error_that_names_it(self, tmp_path: Path) -> None:
+        (tmp_path / "config.yaml").write_text("agent-mem:\n  fact-retrieval-topk: 2\n")
+        with pytest.raises(InvalidSettings, match=r"no setting 'agent-mem.fact-retrieval-topk'"):
+            load({"home": tmp_path, "preset": "react-mem"}, environ={})
 
     def test_settings_and_memory_both_apply_the_preset(self, tmp_path: Path) -> None:
         settings = Settings(preset="react-mem", home=tmp_path, database="memory:", search_limit=4)
@@ -216,5 +260,5 @@ class TestServiceConfiguration:
                 assert block == f"Long-term Facts:\n- {PORT}"
 
     def test_an_unknown_preset_is_an_error_that_lists_the_presets(self) -> None:
-        with pytest.raises(InvalidSettings, match="there is no preset 'react'; the presets are .*react-mem"):
+        with pytest.raises(InvalidSettings, match=r"there is no preset 'react'; the presets are .*react-mem"):
             Settings(preset="react")

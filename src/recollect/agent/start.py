@@ -39,8 +39,9 @@ async def start_run(memory: ToolMemory, question: str, *, state: str, config: Ag
     episode_text = " ".join(hit.memory for hit in episodes)
     # Drop lessons that one of the episodes contains.
     facts = [hit for hit in facts if hit.record.category is not Category.LESSON or hit.memory not in episode_text]
-    hits = [*facts, *episodes]
-    context = memory.service.format_context(_STYLE, hits, conversation, budget_tokens=config.memory_tokens)
+    context = memory.service.format_context(
+        _STYLE, [*facts, *episodes], budget_tokens=config.memory_tokens, conversation=conversation
+    )
     return StartContext(
         block=context.text,
         facts=tuple(hit.id for hit in facts),

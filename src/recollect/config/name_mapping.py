@@ -76,6 +76,20 @@ NAMES: Mapping[str, Mapping[str, Rule]] = {
         "enable_summarization": choose({True: {}, False: {"learn": "off", "summary_every": 0}}),
         "enable_git_versioning": rename("mirror_git"),
     },
+    "react-mem": {
+        "agent-mem.max-iterations": rename("agent_iterations"),
+        "agent-mem.working-memory-threshold": rename("agent_working_tokens"),
+        "agent-mem.fact-retrieval-top-k": rename("agent_facts"),
+        "agent-mem.episode-retrieval-top-k": rename("agent_episodes"),
+        "agent-mem.enable-auto-fact-extraction": rename("agent_learn"),
+        "agent-mem.enable-episode-recording": choose(
+            {
+                True: {"agent_episodes_kept": True},
+                False: {"agent_episodes_kept": False, "session_episode": False, "task_episodes": False},
+            }
+        ),
+        "agent-mem.additional-context": rename("agent_context"),
+    },
 }
 
 

@@ -334,10 +334,10 @@ class Service:
         return result
 
     def format_context(
-        self, style: str, hits: Sequence[Hit], conversation: Conversation, *, budget_tokens: int
+        self, style: str, hits: Sequence[Hit], *, budget_tokens: int, conversation: Conversation | None = None
     ) -> PromptBlock:
-        """Return the text block of hits and of a conversation's invocations for a prompt, within the budget."""
-        invocations = invocation_lines(conversation)
+        """Return the text block of hits, and of a conversation's invocations, for a prompt, within the budget."""
+        invocations = invocation_lines(conversation) if conversation is not None else ()
         return format_context(style, hits, budget_tokens=budget_tokens, now=now(), invocations=invocations)
 
     async def embed_queries(self, questions: Sequence[str]) -> list[Vector | None]:

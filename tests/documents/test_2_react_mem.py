@@ -110,6 +110,15 @@ class TestLongTermFacts:
         assert fact_texts(client, "port", "art", collection="shop") == []
         assert fact_texts(client, "port", "eve") == []
 
+    def test_a_stored_fact_has_an_optional_ttl(self, client: httpx.Client) -> None:
+        where = {"user": "ada", "collection": "payments"}
+        react(client, "facts/store", content="The staging server is down", ttl=1, **where)
+        react(client, "facts/store", content=PORT, ttl=3600, **where)
+        wait_until(lambda: fact_texts(client, "server and port", "ada") == [PORT])
+        # It can be stored anew.
+        react(client, "facts/store", content="The staging server is down", **where)
+        assert len(fact_texts(client, "server and port", "ada")) == 2
+
     def test_the_store_fact_tool_takes_fact_content(self, client: httpx.Client, llm: ScriptedLLM) -> None:
         stored = ["The staging host is stage.example", "The build runs on Fridays"]
         tool_calls = [call("StoreFact", fact_content=stored[0]), call("StoreFact", content=stored[1])]
@@ -121,6 +130,27 @@ class TestLongTermFacts:
         [tool] = [each for each in request.json["tools"] if each["function"]["name"] == "StoreFact"]
         assert list(tool["function"]["parameters"]["properties"]) == ["fact_content"]
         assert {"RetrieveFacts", "RecallEpisodes", "StoreFact"} <= set(tool_names(request))
+
+
+class TestEpisodicMemory:
+    """Episodes have an optional TTL."""
+
+    def test_a_stored_episode_has_an_optional_ttl(self, client: httpx.Client) -> None:
+        where = {"user": "bea", "collection": "payments"}
+        for goal, ttl in (("Deploy the shop", {"ttl": 1}), ("Deploy the service", {}), ("Deploy it", {"ttl": 3600})):
+            react(client, "episodes/store", goal=goal, steps=["build"], outcome="deployed", **ttl, **where)
+
+        def goals() -> list[str]:
+            found = react(client, "episodes/retrieve", query="deploy", **where)["episodes"]
+            return sorted(each["goal"] for each in found)
+
+        wait_until(lambda: goals() == ["Deploy it", "Deploy the service"])
+
+    def test_a_ttl_must_be_in_the_future(self, client: httpx.Client) -> None:
+        for path, body in (("facts", {"content": PORT}), ("episodes", {"goal": "Deploy it"})):
+            answer = client.post(f"/api/react/{path}/store", json={**body, "user": "bea", "ttl": 0})
+            assert answer.status_code == 400
+            assert answer.json()["error"]["message"] == "ttl: Input should be greater than or equal to 1"
 
 
 class TestConversationMemory:

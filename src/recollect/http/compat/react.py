@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from recollect.errors import NotFound
-from recollect.http.compat.context import Context, ContextDep
+from recollect.http.compat.context import Context, ContextDep, ExpiringModel
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time, example
 from recollect.http.routing import Router
@@ -67,7 +67,7 @@ class RetrieveEpisodes(_Retrieve):
     top_k: Count = 3
 
 
-class _Store(_Request):
+class _Store(_Request, ExpiringModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
     embedding: Embedding | None = None
 
@@ -280,7 +280,7 @@ router = Router(
 
 @router.post("/facts/store")
 async def store_fact(ctx: ContextDep, body: StoreFact) -> FactStored:
-    """Store a fact for all conversations of the collection; an existing one gets the metadata."""
+    """Store a fact for all conversations of the collection; an existing one gets the metadata and the expiry."""
     scope = ctx.caller.scope(body.user, body.collection, body.source)
     return FactStored(fact_id=await _store(ctx, scope, body, body.content, {}))
 
@@ -304,12 +304,13 @@ async def store_episode(ctx: ContextDep, body: StoreEpisode) -> EpisodeStored:
 
 
 async def _store(ctx: Context, scope: Scope, body: _Store, content: str, fields: dict[str, Any]) -> str:
+    expiry = body.expiry()
     new = MemoryInput(
         content=content,
-        fields={**fields, "metadata": body.metadata},
+        fields={**fields, **expiry, "metadata": body.metadata},
         vector=await ctx.service.check_embedding(body.embedding),
     )
-    merged = {"metadata": body.metadata} if body.metadata else {}
+    merged = expiry | ({"metadata": body.metadata} if body.metadata else {})
     return (await ctx.add(scope, new, merged))[1].id
 
 

@@ -108,11 +108,11 @@ def scripted_llm() -> ScriptedLLM:
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """The proxy as the page starts it, without a key of its own."""
+    """The proxy as the page starts it, without a key of its own, allowed to learn with the client's."""
     home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("memory_db")
     with scripted_llm() as llm:
         options = ["--preset", "markdown-proxy", "--openai-base-url", llm.base_url, "--memory-path", str(folder)]
-        with RecollectServer(home, *options, **PATIENT) as server:
+        with RecollectServer(home, *options, RECOLLECT_LEARN_WITH_CLIENT_KEY="true", **PATIENT) as server:
             yield Proxy(server, llm, folder)
 
 

@@ -333,7 +333,7 @@ class TestPrompts:
         filled = loaded.fill(**{one: f"<{one} ${one} $other>" for one in loaded.inputs})
         for one in loaded.inputs:
             assert f"<{one} ${one} $other>" in filled
-        with pytest.raises(ValueError, match=f"the prompt {name} takes"):
+        with pytest.raises(ValueError, match=f"the prompt {name} needs"):
             loaded.fill(**dict.fromkeys((*loaded.inputs, "more"), ""))
 
     def test_the_digest_is_of_the_text(self) -> None:

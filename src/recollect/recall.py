@@ -19,6 +19,7 @@ from recollect.model.messages import message_text
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Where, both
 from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
+from recollect.model.turn import Role, Turn
 from recollect.observability.logs import describe_error, format_traceback
 from recollect.read.as_of_queries import keyed_facts_as_of
 from recollect.read.conversation_history import invocation_lines
@@ -32,6 +33,7 @@ from recollect.read.rewrite import RewriteMode, RewrittenQuery, last_question, r
 from recollect.read.select import normalize_words
 from recollect.read.telemetry import StepTimer
 from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
+from recollect.sessions.recent_turns import has_history, recent_turns
 from recollect.text.time_expressions import TimeWords, parse_time_filter
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class RecallConfig:
     place: InjectPlace = "before-question"
     summary: bool = False
     invocations: bool = False
+    conversation: int = 0
     turns: bool = True
     withhold: frozenset[str] = frozenset()
     ranking: RankingConfig = field(default_factory=lambda: RankingConfig(diversity=0.7))
@@ -174,6 +177,7 @@ def _build_result(
         now=request.at,
         summary=conversation.summary,
         invocations=conversation.invocations,
+        conversation=[turn.as_memory() for turn in conversation.turns],
     )
     clock.mark("format")
     messages = inject(request.messages, context.text, place=config.place)
@@ -196,6 +200,7 @@ async def _look_up(
     """Look up the result cache; return None if the request is not cacheable: traces, past states, conversations."""
     uses_summary = config.summary and request.summary is None
     uses_conversation = scope.session and (uses_summary or config.invocations)
+    uses_conversation = uses_conversation or _uses_turns(scope, request, config)
     if result_cache is None or request.trace or request.as_of is not None or uses_conversation:
         return None
     # The meaning of time expressions changes with the time of the request.
@@ -221,10 +226,11 @@ async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallConf
 
 @dataclass(frozen=True, slots=True)
 class _ConversationText:
-    """The text of the current conversation for the prompt: its summary and its invocations."""
+    """The text of the current conversation for the prompt: its summary, its invocations and its last turns."""
 
     summary: str | None = None
     invocations: tuple[str, ...] = ()
+    turns: Sequence[Turn] = ()
 
 
 async def _conversation_text(
@@ -234,12 +240,35 @@ async def _conversation_text(
     uses_summary = config.summary and request.summary is None
     # What is stored covers later turns too, so it does not fit a past state.
     if not scope.session or request.as_of is not None or not (uses_summary or config.invocations):
-        return _ConversationText(request.summary)
+        return _ConversationText(request.summary, turns=await _last_turns(scope, request, config, deps))
     conversation = await deps.ledger.conversation(scope)
     return _ConversationText(
         conversation.summary if uses_summary else request.summary,
         invocation_lines(conversation, _message_texts(request.messages)) if config.invocations else (),
+        await _last_turns(scope, request, config, deps),
     )
+
+
+def _uses_turns(scope: Scope, request: RecallRequest, config: RecallConfig) -> bool:
+    """Return whether the turns of the session are inserted: configured, and the client sends none."""
+    # Of a past state it is not known which turns were the last.
+    if not config.conversation or not scope.session or request.as_of is not None:
+        return False
+    return not has_history(request.messages)
+
+
+async def _last_turns(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> Sequence[Turn]:
+    """Return the last turns of the session without the question itself, which is stored if the client retries."""
+    if not _uses_turns(scope, request, config):
+        return ()
+    turns = await recent_turns(scope, ledger=deps.ledger, limit=config.conversation)
+    if (
+        turns
+        and turns[-1].role is Role.USER
+        and normalize_words(turns[-1].content) in _message_texts(request.messages)
+    ):
+        return turns[:-1]
+    return turns
 
 
 def _search_request(
@@ -301,6 +330,8 @@ def _outcome(context: PromptBlock, withheld: str) -> RecallOutcome:
 def _describe_result(context: PromptBlock, withheld: str) -> str:
     if not context.text:
         return f"nothing may be shown: {withheld}" if withheld else "no memory matches the question"
+    if not context.used:
+        return "the recent conversation"
     return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
 
 

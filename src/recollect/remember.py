@@ -254,6 +254,8 @@ def _progress_effects(
 def _next_jobs(job: Job, conversation: Conversation, learned_to: int, config: LearningConfig) -> list[NewJob]:
     """Return the jobs that follow an extraction up to a turn."""
     key = job_key(conversation.scope)
+    # Turns that came after the conversation was read are in the batch, too.
+    conversation = replace(conversation, turn_count=max(conversation.turn_count, learned_to))
     jobs: list[NewJob] = []
     if conversation.turn_count > learned_to:
         # With the same priority: the end of a session waits for the whole extraction.

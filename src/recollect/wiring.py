@@ -167,6 +167,7 @@ def _recall_config(settings: Settings) -> RecallConfig:
         place=settings.context_place,
         summary=settings.context_summary,
         invocations=settings.context_invocations,
+        conversation=settings.recall_conversation,
         turns=settings.recall_turns,
         withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
         ranking=ranking,
@@ -193,6 +194,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
         mode=settings.learn_mode,
         ask_threshold=settings.learn_ask_threshold,
         limits=ExtractionLimits(
+            default_importance=settings.default_importance,
             min_importance=settings.learn_min_importance,
             min_confidence=settings.learn_min_confidence,
             user_only=settings.learn_user_only,

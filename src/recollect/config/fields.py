@@ -151,6 +151,13 @@ class MemorySettings(BaseModel):
     context_invocations: bool = setting(
         False, "Whether summaries of the conversation's earlier exchanges are inserted as well, none of others."
     )
+    recall_conversation: int = setting(
+        0,
+        "Number of latest turns of the session that are inserted if the request has no history; requests that name"
+        " no session then continue one session for each user. 0 for none.",
+        ge=0,
+        le=1000,
+    )
     recall_turns: bool = setting(True, "Whether turns are recalled in addition to the memories extracted from them.")
     recall_withhold: str = setting(
         "", "Tags, separated by commas: memories with one of them are never put into a prompt."
@@ -218,6 +225,9 @@ class MemorySettings(BaseModel):
     learn_mode: str = setting("chat", "What the LLM extracts from: chat, document, task or profile.")
     learn_level: Literal["natural", "session"] = setting(
         "natural", "Where extracted memories are stored: in the project or user, or in the session until promoted."
+    )
+    default_importance: float = setting(
+        0.5, "Importance of memories that are added or extracted by the LLM without one.", ge=0, le=1
     )
     learn_min_importance: float = setting(0.2, "Minimum importance of an extracted memory.", ge=0, le=1)
     learn_min_confidence: float = setting(0.4, "Minimum confidence of an extracted memory.", ge=0, le=1)

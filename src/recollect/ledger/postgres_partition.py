@@ -49,6 +49,12 @@ BEGIN
         WHERE attrelid = '{table}'::regclass AND attnum > 0 AND attstattarget = 0 LOOP
         later := later || format('ALTER TABLE {table} ALTER COLUMN %I SET STATISTICS 0', item.attname);
     END LOOP;
+    FOR item IN SELECT DISTINCT c.relname, pg_get_viewdef(c.oid) AS made, c.reloptions
+        FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class c ON c.oid = r.ev_class
+        WHERE d.classid = 'pg_rewrite'::regclass AND d.refobjid = '{table}'::regclass AND c.relkind = 'v' LOOP
+        later := later || format('CREATE VIEW %I WITH (%s) AS %s', item.relname,
+            array_to_string(item.reloptions, ', '), item.made);
+    END LOOP;
     EXECUTE format('ALTER TABLE {table} RENAME TO %I', whole);
     EXECUTE format('CREATE TABLE {table} (LIKE %I INCLUDING DEFAULTS INCLUDING IDENTITY INCLUDING STORAGE) '
         'PARTITION BY HASH (user_id)', whole);

@@ -114,8 +114,13 @@ class MemoryRecord:
 
     @property
     def fingerprint(self) -> str | None:
-        """The digest by which duplicates with the same visibility are detected; None for turns and files."""
+        """The digest by which duplicates with the same visibility are detected.
+
+        None for turns and files, and for episodes of a range of turns: two ranges may have the same summary.
+        """
         if self.category in (Category.TURN, Category.FILE):
+            return None
+        if self.category is Category.EPISODE and "turn_start" in self.detail:
             return None
         # No stored text has a NUL, so that the parts are unambiguous.
         return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.value or ''} \0 {self.content}")

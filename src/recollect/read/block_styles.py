@@ -61,7 +61,8 @@ class BlockSection:
 
     `line` writes one, given its words (cleaned, perhaps cut) and its number among its category here. `words` says
     what of it is shown; `shows` is the most characters of that, 0 for all. Lines stand in the order of relevance, or
-    `in_time`, or `by_subject`: those about one subject together, the newest first.
+    `in_time`, or `by_subject`: those about one subject together, the newest first. The head of the block is left out
+    if no section `under_head` has lines.
     """
 
     line: Callable[[BlockItem, str, int], str]
@@ -71,6 +72,7 @@ class BlockSection:
     max_chars: int = 0
     by_time: bool = False
     by_subject: bool = False
+    under_head: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +207,7 @@ THREE_TIER = BlockStyle(
             title="# Recent Conversation\n",
             line=lambda item, words, _: f"{item.speaker or 'unknown'}: {words}",
             by_time=True,
+            under_head=False,
         ),
     ),
     between="\n\n",

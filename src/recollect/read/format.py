@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from recollect.aio.erasable_cache import erasable_cache
@@ -111,8 +111,11 @@ def format_context(
     now: datetime,
     summary: str | None = None,
     invocations: Sequence[str] = (),
+    conversation: Sequence[MemoryRecord] = (),
 ) -> PromptBlock:
     """Return the block of as many of the best hits as fit, after the summary if there is one.
+
+    The turns of a `conversation`, the oldest first, get the space that is left, the latest first, and are not `used`.
 
     Hits are ordered best first, and the last ones are dropped. One that would take more than half of the budget (all
     of it if it is the only one) is truncated. The text never exceeds the budget, fences and headings included.
@@ -131,7 +134,11 @@ def format_context(
         BlockItem(id=f"invocation {number}", category=Category.SUMMARY, content=text, at=now)
         for number, text in enumerate(invocations, 1)
     ]
-    return block.build(items)
+    shown = {item.id for item in items}
+    turns = [_item(turn, now, 0) for turn in reversed(conversation) if turn.id not in shown]
+    built = block.build([*items, *turns])
+    ids = {turn.id for turn in turns}
+    return replace(built, used=tuple(id for id in built.used if id not in ids)) if ids else built
 
 
 @dataclass(slots=True)
@@ -213,7 +220,8 @@ class _BlockBuilder:
             elif section.by_time:
                 lines = sorted(lines, key=lambda each: (each[0].at, each[0].position))
             parts.append(section.title + "\n".join(line for _, line in lines))
-        return self.style.head + self.style.between.join(parts) + self.style.foot
+        has_head = any(self.style.sections[at].under_head for at in self.lines)
+        return (self.style.head if has_head else "") + self.style.between.join(parts) + self.style.foot
 
 
 def _is_same(item: BlockItem, summary_item: BlockItem) -> bool:

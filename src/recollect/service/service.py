@@ -169,6 +169,8 @@ class Service:
     ) -> Outcome:
         """Store a memory as written, except for secrets."""
         await self.write_quota.admit(scope.user, 1)
+        if new.fields.get("importance") is None:
+            new = replace(new, fields={**new.fields, "importance": self._learning.limits.default_importance})
         outcome = await remember.add(
             scope,
             new,

@@ -108,7 +108,7 @@ async def range_episode(
         return StepOutput(reasons=(_NOTHING_LEFT,))
     screened = screen(turns)
     # Small talk is not worth a call.
-    chat = chat if screened.has_content else None
+    chat = chat if screened.has_topic else None
     summary = await _summarize(screened.turns, "compress", chat=chat, max_chars=_MAX_RANGE_EXTRACT_CHARS)
     if summary.made == "extract" and not extracts:
         summary = replace(summary, text="", reason=summary.reason or screened.reason)

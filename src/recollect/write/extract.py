@@ -55,8 +55,12 @@ MAX_REASONS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """Minimum scores and maximum number of the facts of a batch, and limits of the LLM call."""
+    """Minimum scores and maximum number of the facts of a batch, and limits of the LLM call.
 
+    `default_importance` is that of a fact without one.
+    """
+
+    default_importance: float = 0.5
     min_importance: float = 0.2
     min_confidence: float = 0.4
     user_only: bool = False
@@ -95,7 +99,7 @@ async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits:
         chat,
         question.text,
         schema=SCHEMA,
-        check=OperationParser(len(batch.turns), len(batch.memories)).parse,
+        check=OperationParser(len(batch.turns), len(batch.memories), limits.default_importance).parse,
         max_tokens=limits.max_tokens,
         timeout_s=limits.timeout_s,
     )

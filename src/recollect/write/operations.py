@@ -97,6 +97,7 @@ class OperationParser:
 
     line_count: int
     memory_count: int
+    default_importance: float = 0.5
 
     def parse(self, answer: object) -> Partial[tuple[Operation, ...]]:
         """Return the operations and complaints about invalid ones; raise InvalidAnswer if there is no list of them.
@@ -107,7 +108,7 @@ class OperationParser:
         operations: list[Operation] = []
         complaints: list[str] = []
         for at, item in enumerate(_operation_items(answer)[:MAX_OPERATIONS]):
-            operation = _parse_operation(item)
+            operation = _parse_operation(item, self.default_importance)
             if operation is None:
                 complaints.append(f"operations[{at}] has no content, or more than a sentence or two")
                 continue
@@ -148,7 +149,7 @@ def _operation_items(answer: object) -> list[Any]:
     raise InvalidAnswer('it is not an object with the list "operations"')
 
 
-def _parse_operation(item: object) -> Operation | None:
+def _parse_operation(item: object, default_importance: float) -> Operation | None:
     if isinstance(item, str):
         item = {"content": item}
     if not isinstance(item, Mapping):
@@ -170,7 +171,7 @@ def _parse_operation(item: object) -> Operation | None:
         category=category,
         key=key if value else "",
         value=value if key else "",
-        importance=_unit_number(item.get("importance"), 0.5),
+        importance=_unit_number(item.get("importance"), default_importance),
         confidence=_unit_number(item.get("confidence"), 0.8),
         when=_text(item.get("when") or item.get("date"))[:40],
         by_assistant=_text(item.get("by") or item.get("speaker")).casefold() in ("assistant", "ai", "model"),

@@ -23,6 +23,7 @@ from recollect.write.redact import redact
 
 # A longer text is more than a refusal.
 _MAX_REFUSAL_CHARS = 400
+_ASKS_ABOUT_WORLD = "it asks about the world"
 # Questions are searched for at the end of a turn.
 _QUESTION_CHARS = 400
 _SENTENCE_END = re.compile(r"[.!\n。！]+")
@@ -31,12 +32,17 @@ _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The cleaned turns, whether they have content and why, and the kinds of redacted secrets."""
+    """The cleaned turns, whether they have content and why, and the kinds of redacted secrets.
+
+    A conversation `has_topic` if it has content or asks about the world: nothing can be learned about the user from
+    such questions, but a summary can say what was discussed.
+    """
 
     turns: tuple[Turn, ...]
     has_content: bool
     reason: str
     redacted: tuple[str, ...] = ()
+    has_topic: bool = True
 
 
 class _SmallTalkCues:
@@ -72,10 +78,11 @@ def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
         redacted += kinds
         if cleaned is not None:
             cleaned_turns.append(cleaned)
-    has_content, reason = _check_content(cleaned_turns, before)
+    has_content, reasons = _check_content(cleaned_turns, before)
     # Refusals of the assistant state no fact about the user.
     useful = tuple(turn for turn in cleaned_turns if turn.role is Role.USER or not is_refusal(turn.content))
-    return Screened(useful, has_content, reason, tuple(redacted))
+    has_topic = has_content or _ASKS_ABOUT_WORLD in reasons
+    return Screened(useful, has_content, reasons[-1], tuple(redacted), has_topic)
 
 
 def is_refusal(text: str) -> bool:
@@ -99,11 +106,12 @@ def _clean_turn(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
     return replace(turn, content=redacted.text, name=name), redacted.kinds
 
 
-def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool, str]:
+def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool, list[str]]:
+    """Return whether the turns have content, and the reason, or else one for each turn of the user."""
     user_turns = [turn for turn in turns if turn.role is Role.USER]
     if not user_turns:
-        return False, "the user said nothing"
-    reason = ""
+        return False, ["the user said nothing"]
+    reasons: list[str] = []
     whole = [*before[-1:], *turns]
     for at, turn in enumerate(whole):
         if turn.role is not Role.USER or at < len(before[-1:]):
@@ -112,8 +120,9 @@ def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool,
         following = whole[at + 1] if at + 1 < len(whole) else None
         reason = _empty_reason(turn, previous, following)
         if not reason:
-            return True, "the user said something"
-    return False, reason
+            return True, ["the user said something"]
+        reasons.append(reason)
+    return False, reasons
 
 
 def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> str:
@@ -138,7 +147,7 @@ def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> 
         return ""
     if not decide(turn.content).search:
         # A question that needs no memories of the user states none either.
-        return "it asks about the world"
+        return _ASKS_ABOUT_WORLD
     own = words[0] not in cues.question_words or cues.first_person_words.intersection(words)
     return "it is a question that was not answered" if refused and not own else ""
 

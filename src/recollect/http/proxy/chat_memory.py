@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.aio.task_set import TaskSet
@@ -18,6 +18,7 @@ from recollect.model.turn import Role
 from recollect.recall import RecallRequest
 from recollect.service.extractive_answer import RequestMemory
 from recollect.service.service import Service
+from recollect.sessions.recent_turns import has_history
 from recollect.sessions.resolve import SessionMatch, SessionResolver
 
 
@@ -81,9 +82,16 @@ class ChatMemory:
     """The memory of all chats; what they start in `tasks` continues after the client has left."""
 
     def __init__(
-        self, memory: ResilientMemory, *, limit: int, min_score: float, health: HealthMonitor | None = None
+        self,
+        memory: ResilientMemory,
+        *,
+        limit: int,
+        min_score: float,
+        health: HealthMonitor | None = None,
+        default_session: str = "",
     ) -> None:
         self._memory = memory
+        self._default_session = default_session
         self._limit = limit
         self._min_score = min_score
         self._health = health
@@ -91,7 +99,10 @@ class ChatMemory:
 
     async def begin(self, options: MemoryOptions, messages: Sequence[Mapping[str, Any]]) -> ChatContext:
         """Recall memories for the last message, and find the session that the messages continue."""
-        chat = ChatContext(options, messages, SessionMatch(scope=options.scope))
+        scope = options.scope
+        if not scope.session and self._default_session and not has_history(messages):
+            scope = replace(scope, session=self._default_session)
+        chat = ChatContext(options, messages, SessionMatch(scope=scope))
         if not options.reads and not options.writes:
             return chat
         chat.health_reason = self._health.reason if self._health else ""
@@ -100,7 +111,7 @@ class ChatMemory:
         result = await self._memory.read(lambda service: self._recall(service, chat, rewrite_until))
         if isinstance(result, Degraded):
             chat.degraded_reason = result.reason
-            chat.session_match = SessionResolver.guess(options.scope, messages)
+            chat.session_match = SessionResolver.guess(scope, messages)
             return chat
         chat.session_resolver, chat.session_match, chat.recall_result = result
         chat.turn_id = chat.session_match.turn_id
@@ -114,7 +125,7 @@ class ChatMemory:
         self, service: Service, chat: ChatContext, rewrite_until: float
     ) -> tuple[SessionResolver, SessionMatch, RecallResult | None]:
         options, resolver = chat.options, service.sessions.resolver
-        session_match = await resolver.resolve(options.scope, chat.messages)
+        session_match = await resolver.resolve(chat.session_match.scope, chat.messages)
         if not options.reads:
             return resolver, session_match, None
         request = RecallRequest(

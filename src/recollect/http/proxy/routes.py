@@ -24,6 +24,7 @@ from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
 from recollect.service.service import Service
+from recollect.sessions.recent_turns import DEFAULT_SESSION
 
 # The second is for clients whose base URL lacks the version.
 _CHAT_PATHS = ("/v1/chat/completions", "/chat/completions")
@@ -63,7 +64,11 @@ class Proxy:
         """Answer requests; at the end wait until all turns are stored."""
         settings = self._settings
         memory = ChatMemory(
-            resilient_memory, limit=settings.search_limit, min_score=settings.search_min_score, health=health
+            resilient_memory,
+            limit=settings.search_limit,
+            min_score=settings.search_min_score,
+            health=health,
+            default_session=DEFAULT_SESSION if settings.recall_conversation else "",
         )
         defaults = MemoryDefaults(
             user=settings.chat_user,

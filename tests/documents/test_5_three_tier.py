@@ -96,7 +96,9 @@ def client(tmp_path_factory: pytest.TempPathFactory, llm: ScriptedLLM, database:
 @pytest.fixture(scope="module")
 def client_without_llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with (
-        RecollectServer(tmp_path_factory.mktemp("alone"), "--preset", "three-tier", **PATIENT) as server,
+        RecollectServer(
+            tmp_path_factory.mktemp("alone"), "--preset", "three-tier", RECOLLECT_EMBEDDER="neural", **PATIENT
+        ) as server,
         httpx.Client(base_url=server.url, timeout=60) as client,
     ):
         wait_until(lambda: client.get("/ready").status_code == 200)
@@ -380,6 +382,9 @@ class TestTablesOnPostgres:
 
 
 class TestWithoutAnLLM:
+    def test_one_setting_gives_embeddings_of_384_dimensions(self, client_without_llm: httpx.Client) -> None:
+        assert client_without_llm.get("/health").json()["dimensions"] == 384
+
     def test_the_three_tiers_work_without_an_llm(self, client_without_llm: httpx.Client) -> None:
         client = client_without_llm
         learn(client, "alex", "My name is Alex and I prefer Python")

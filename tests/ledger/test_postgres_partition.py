@@ -35,6 +35,24 @@ async def plain() -> AsyncIterator[str]:
         yield dsn
 
 
+async def test_partitioning_keeps_the_views_of_the_tables(plain: str) -> None:
+    ledger = await open_postgres(plain, MODEL)
+    for user in ("ann", "bob"):
+        fact = memory("name", scope=Scope(user), key="name", value=user)
+        await ledger.apply(Scope(user), [Add(fact, direction(1))], by=BY)
+    await ledger.close()
+    await split(plain, 4)
+    connection = await asyncpg.connect(plain)
+    sql = "SELECT value FROM structured_facts"
+    assert await connection.fetch(sql) == []
+    await connection.execute("SET recollect.whose = '=ann'")
+    assert [row["value"] for row in await connection.fetch(sql)] == ["ann"]
+    assert await connection.fetch("SELECT * FROM episodic_memory") == []
+    options = await connection.fetch("SELECT reloptions FROM pg_class WHERE relkind = 'v' AND relname ~ '_(facts|memory)$'")
+    assert [row["reloptions"] for row in options] == [["security_invoker=true"]] * 2
+    await connection.close()
+
+
 async def test_partitioning_keeps_all_rows_and_users_apart(plain: str) -> None:
     people = [Scope(f"user {n}") for n in range(20)]
     ledger = await open_postgres(plain, MODEL)

@@ -130,6 +130,21 @@ class TestAnEpisode:
         assert "Thanks" not in record.content
         assert (record.detail["made"], record.trust) == ("extract", Trust.HIGH)
 
+    async def test_questions_about_the_world_are_summarised(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        llm.default = "The user asked about capitals, and the assistant named Paris."
+        turns = talk(*("What is the capital of France?" if at % 2 else "It is Paris." for at in range(1, 21)))
+        [change] = (await compress(state(turns), turns, chat=chat, now=NOW)).changes
+        assert isinstance(change, Add)
+        assert change.record.detail["made"] == "model"
+
+    async def test_ranges_with_the_same_summary_have_an_episode_each(self) -> None:
+        turns = talk(*(f"My bike is red, and number {at % 2}." for at in range(1, 41)))
+        ledger = await a_ledger(turns)
+        await apply(ledger, state(turns), await compress(state(turns), turns, chat=None, now=NOW))
+        episodes = await stored_memories(ledger, ANN, Category.EPISODE)
+        assert len({each.content for each in episodes}) == 1
+        assert len(episodes) == 2
+
     async def test_an_episode_made_twice_is_stored_once(self) -> None:
         turns = long_talk(20)
         ledger = await a_ledger(turns)

@@ -51,6 +51,13 @@ STATEMENTS = [
 ]  # fmt: skip
 
 
+def test_questions_about_the_world_are_a_topic_and_small_talk_is_none() -> None:
+    answer = assistant("Sure! Here is a long and useful text about tea and its history.")
+    asks = screen([user("Hello!"), answer, user("What is the capital of France?"), answer, user("Thanks!"), answer])
+    assert (asks.has_content, asks.has_topic) == (False, True)
+    assert not screen([user("Hello!"), answer, user("Thanks!")]).has_topic
+
+
 def test_small_talk_and_questions_about_the_world_have_no_content() -> None:
     reply = assistant("Sure! Here is a long and useful text about tea and its history.")
     assert [text for text in EMPTY if screen([user(text), reply]).has_content] == []

@@ -48,7 +48,9 @@ async def test_partitioning_keeps_the_views_of_the_tables(plain: str) -> None:
     await connection.execute("SET recollect.whose = '=ann'")
     assert [row["value"] for row in await connection.fetch(sql)] == ["ann"]
     assert await connection.fetch("SELECT * FROM episodic_memory") == []
-    options = await connection.fetch("SELECT reloptions FROM pg_class WHERE relkind = 'v' AND relname ~ '_(facts|memory)$'")
+    options = await connection.fetch(
+        "SELECT reloptions FROM pg_class WHERE relkind = 'v' AND relname ~ '_(facts|memory)$'"
+    )
     assert [row["reloptions"] for row in options] == [["security_invoker=true"]] * 2
     await connection.close()
 

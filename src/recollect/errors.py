@@ -27,6 +27,7 @@ RecollectError
 │   ├── UpstreamUnavailable  the chat endpoint does not answer
 │   │   └── UpstreamBroken   the chat endpoint closed the connection during its answer
 │   └── ModelUnavailable     an embedder, reranker or LLM does not answer
+│       ├── CircuitOpen      the model failed several times; calls are paused for `retry_after_s`
 │       └── BrokenAnswer     a model returned an unusable answer
 ├── ToolFailed               a tool of an agent failed; the message is for the model
 ├── StoreCorrupt             the file of the ledger is damaged
@@ -151,6 +152,14 @@ class UpstreamBroken(UpstreamUnavailable):
 
 class ModelUnavailable(Unavailable):
     """An embedder, reranker or LLM did not answer in time, or returned an error."""
+
+
+class CircuitOpen(ModelUnavailable):
+    """The model failed several times in a row; the next call goes out after `retry_after_s`."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class BrokenAnswer(ModelUnavailable):

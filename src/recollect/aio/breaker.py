@@ -51,6 +51,11 @@ class Breaker:
         """Return whether it is open."""
         return self._probe_at is not None
 
+    @property
+    def retry_after_s(self) -> float:
+        """Return the time until the next probe may go; 0 if a call may go now."""
+        return 0.0 if self._probe_at is None else max(self._probe_at - self._clock(), 0.0)
+
     def permit(self) -> Permit:
         """Return the permission of the caller; one that calls or probes must record the outcome."""
         if self._probe_at is None:

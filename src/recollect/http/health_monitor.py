@@ -80,6 +80,7 @@ class HealthMonitor:
             service = self._service()
             self.report("redis", service.cache_trouble)
             self.report("index", service.index_trouble)
+            self.report("llm", service.llm_trouble)
             async with asyncio.timeout(_CHECK_TIMEOUT_S):
                 stats = await service.jobs.stats()
                 self.pending_model = next((state for state in await service.model_states() if state.is_pending), None)

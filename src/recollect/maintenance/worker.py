@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from recollect.errors import Conflict, RecollectError
+from recollect.errors import CircuitOpen, Conflict, RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.model.ids import new_worker_name
-from recollect.model.job import Job
+from recollect.model.job import Job, JobKind
 from recollect.model.times import now
 from recollect.observability import metrics
 from recollect.observability.logs import describe_error, format_traceback
@@ -53,6 +53,7 @@ class Worker:
         max_concurrent: int = 4,
         poll_s: float = 1.0,
         retry_policy: RetryPolicy | None = None,
+        kinds: Callable[[], Sequence[JobKind] | None] = lambda: None,
     ) -> None:
         self.name = new_worker_name()
         self._ledger = ledger
@@ -60,6 +61,8 @@ class Worker:
         self._max_concurrent = max_concurrent
         self._poll_s = poll_s
         self.retry_policy = retry_policy or RetryPolicy()
+        # The kinds of jobs that can be run now; None for all.
+        self._kinds = kinds
         self._bound_loop: asyncio.AbstractEventLoop | None = None
         self._reset()
         self.done = 0
@@ -167,7 +170,9 @@ class Worker:
             free = self._max_concurrent - len(self._running)
             if free < 1:
                 return 0
-            jobs = await self._ledger.lease(worker=self.name, limit=free, lease_s=self.retry_policy.lease_s)
+            jobs = await self._ledger.lease(
+                worker=self.name, limit=free, lease_s=self.retry_policy.lease_s, kinds=self._kinds()
+            )
             for job in jobs:
                 task = asyncio.create_task(self._run_job(job))
                 self._running.add(task)
@@ -194,6 +199,10 @@ class Worker:
             # Released at once, so that the next worker need not wait for the lease, and without counting as a try.
             await self._record_state(self._ledger.release(job))
             raise
+        except CircuitOpen as error:
+            # Not a failure of the job, however long the LLM is away.
+            due_at = now() + timedelta(seconds=error.retry_after_s)
+            await self._record_state(self._ledger.release(job, due_at=due_at, error=redact(str(error)).text))
         except RecollectError as error:
             await self._record_failure(job, str(error))
         except Exception as error:

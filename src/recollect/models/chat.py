@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from recollect.aio.breaker import Breaker
+
 # {"role": "system" | "user" | "assistant", "content": "..."}
 ChatMessage: TypeAlias = Mapping[str, str]
 
@@ -90,6 +92,14 @@ class AnsweringChat(Chat, Protocol):
         messages must say what is wanted.
         """
         ...
+
+
+@runtime_checkable
+class GuardedChat(Chat, Protocol):
+    """A chat behind a circuit breaker."""
+
+    @property
+    def breaker(self) -> Breaker: ...
 
 
 class CompletionMixin:

@@ -12,7 +12,9 @@ from typing import Any
 
 import httpx
 
+from recollect.aio.breaker import Permit
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.models.llm_breaker import breaker_of
 from recollect.models.server_errors import describe_refusal
 
 TRIES = 3
@@ -33,12 +35,20 @@ class _Response:
     retry_after_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    sent: bytes
+    deadline: float
+    counts_timeout: bool
+
+
 class ModelHttpClient:
     """Posts JSON to {base_url}{path} and returns the body of the first successful response.
 
     `timeout_s` is for all tries together. What is asked through here can be asked twice without harm, so a lost
     connection, a 429 and a 5xx are tried again a few times; anything else is raised at once. Redirects are not
-    followed, so the key goes to the server of the settings and nowhere else.
+    followed, so the key goes to the server of the settings and nowhere else. With `has_breaker`, a circuit breaker
+    counts every try.
     """
 
     def __init__(
@@ -51,6 +61,7 @@ class ModelHttpClient:
         timeout_s: float,
         max_answer_bytes: int,
         transport: httpx.AsyncBaseTransport | None = None,
+        has_breaker: bool = False,
     ) -> None:
         if timeout_s <= 0:
             raise InvalidSettings("the timeout of a model must be positive")
@@ -67,6 +78,7 @@ class ModelHttpClient:
         login = (url.username, url.password) if url.userinfo else None
         self._url = url.copy_with(userinfo=b"")
         self.display_url = str(self._url.copy_with(query=None))
+        self.breaker = breaker_of(model, self.display_url) if has_breaker else None
         headers = {"Content-Type": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
@@ -85,11 +97,12 @@ class ModelHttpClient:
         # Lone surrogates cannot be sent.
         sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         deadline = asyncio.get_running_loop().time() + limit_s
+        # A caller with little time says nothing about the model.
+        call = _Call(sent, deadline, counts_timeout=limit_s >= self.timeout_s)
         try:
-            async with asyncio.timeout_at(deadline):
-                answer = await self._post(sent, deadline)
+            answer = await self._post(call)
         except TimeoutError as error:
-            raise ModelUnavailable(f"{self.display_url} did not answer in {limit_s:g} s") from error
+            raise self._unavailable(f"{self.display_url} did not answer in {limit_s:g} s") from error
         if not 200 <= answer.status < 300:
             raise self._refusal(answer, body)
         return answer.body
@@ -97,25 +110,57 @@ class ModelHttpClient:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _post(self, sent: bytes, deadline: float) -> _Response:
+    async def _post(self, call: _Call) -> _Response:
         """Return the first successful response, or the last one."""
         clock = asyncio.get_running_loop().time
         for tries_left in range(TRIES - 1, -1, -1):
             pause_s = random.uniform(0.5, 1.0) * FIRST_PAUSE_S * 2 ** (TRIES - 1 - tries_left)
             try:
-                answer = await self._post_once(sent)
+                answer = await self._try(call)
             except httpx.RequestError as error:
-                if not tries_left:
-                    raise ModelUnavailable(f"{self.display_url} cannot be reached: {error}") from error
+                if not tries_left or self._is_paused or clock() + pause_s >= call.deadline:
+                    raise self._unavailable(f"{self.display_url} cannot be reached: {error}") from error
             else:
                 if 200 <= answer.status < 300:
                     return answer
                 pause_s = max(pause_s, answer.retry_after_s)
-                may_help = answer.status in RETRYABLE_STATUSES and pause_s <= MAX_PAUSE_S
-                if not may_help or not tries_left or clock() + pause_s >= deadline:
+                may_help = answer.status in RETRYABLE_STATUSES and pause_s <= MAX_PAUSE_S and not self._is_paused
+                if not may_help or not tries_left or clock() + pause_s >= call.deadline:
                     return answer
             await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
+
+    async def _try(self, call: _Call) -> _Response:
+        """Send one request, and report its outcome to the circuit breaker."""
+        permit = self.breaker.admit() if self.breaker else Permit.CALL
+        failed: bool | None = None
+        try:
+            async with asyncio.timeout_at(call.deadline):
+                answer = await self._post_once(call.sent)
+            # A refused key says nothing about the model: others may have a key of their own.
+            failed = answer.status in RETRYABLE_STATUSES
+            return answer
+        except TimeoutError:
+            failed = True if call.counts_timeout else None
+            raise
+        except httpx.RequestError:
+            failed = True
+            raise
+        except BrokenAnswer:
+            failed = False
+            raise
+        finally:
+            if self.breaker and failed is not None:
+                self.breaker.record(permit, failed=failed)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.breaker is not None and self.breaker.is_open
+
+    def _unavailable(self, reason: str) -> ModelUnavailable:
+        if self.breaker is not None and self.breaker.is_open:
+            return self.breaker.error(reason)
+        return ModelUnavailable(reason)
 
     async def _post_once(self, sent: bytes) -> _Response:
         async with self._client.stream("POST", self._url, content=sent) as response:
@@ -134,7 +179,7 @@ class ModelHttpClient:
             # Without the server's words: they tend to repeat a part of the key.
             return InvalidSettings(f"{summary}: the API key was refused")
         if 300 <= status < 400:
-            return ModelUnavailable(f"{summary}: redirects are not followed; set the base URL to where it leads")
+            return self._unavailable(f"{summary}: redirects are not followed; set the base URL to where it leads")
         detail = describe_refusal(answer.body, sent, secret=self._api_key)
         ending = f": {detail}" if detail else ""
         if status == 404:
@@ -142,7 +187,7 @@ class ModelHttpClient:
             return InvalidSettings(f"{summary}: check the base URL{model}{ending}")
         if 400 <= status < 500 and status not in RETRYABLE_STATUSES:
             return InvalidInput(f"{summary}{ending}")
-        return ModelUnavailable(f"{summary}{ending}")
+        return self._unavailable(f"{summary}{ending}")
 
 
 def _endpoint(base_url: str, path: str) -> httpx.URL:

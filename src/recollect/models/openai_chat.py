@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
+from recollect.aio.breaker import Breaker
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.messages import message_text
 from recollect.model.text import repair_text
@@ -58,11 +59,18 @@ class OpenAIChat(CompletionMixin):
             timeout_s=timeout_s,
             max_answer_bytes=MAX_ANSWER_BYTES,
             transport=transport,
+            has_breaker=True,
         )
 
     @property
     def model(self) -> str:
         return self._model
+
+    @property
+    def breaker(self) -> Breaker:
+        """The circuit breaker, shared with all others that call the model."""
+        assert self._http.breaker is not None
+        return self._http.breaker
 
     async def answer(
         self,

@@ -25,6 +25,7 @@ from recollect.model.change import Author, FinishJob
 from recollect.model.job import Job, JobKind, JobState, JobStats, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.models.chat import GuardedChat
 from recollect.observability import metrics
 from recollect.observability.tracing import span
 from recollect.remember import LearningConfig
@@ -88,6 +89,7 @@ class JobService:
             self._run_job,
             max_concurrent=self._config.max_concurrent,
             retry_policy=self._config.retry_policy,
+            kinds=self._runnable_kinds,
         )
         self.scheduler = Scheduler(deps.ledger, self._maintenance)
         self.index_sync = sync_of(deps.index)
@@ -133,6 +135,15 @@ class JobService:
         return done
 
     # Handlers of jobs
+
+    def _runnable_kinds(self) -> Sequence[JobKind] | None:
+        """Return the kinds that need no LLM while its circuit breaker is open, with the others as its probes."""
+        return [JobKind.UPKEEP] if self._llm_wait_s else None
+
+    @property
+    def _llm_wait_s(self) -> float:
+        chat = self._deps.chat
+        return chat.breaker.retry_after_s if isinstance(chat, GuardedChat) else 0.0
 
     async def _run_job(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
@@ -229,7 +240,8 @@ class JobService:
         deadline = clock() + within_s
         while True:
             job = await self._ledger.job(user, id)
-            failed = job.state is JobState.WAITING and job.error is not None and job.tries >= _MAX_AWAITED_TRIES
+            has_failed = job.tries >= _MAX_AWAITED_TRIES or self._llm_wait_s > 0
+            failed = job.state is JobState.WAITING and job.error is not None and has_failed
             if failed or job.state in _FINAL_STATES or clock() >= deadline:
                 return job
             # Another process may run it, which this worker does not notice.

@@ -101,8 +101,11 @@ async def learn_with_model(
     try:
         result = await learn(job, replace(deps, chat=chat), with_llm)
     except (InvalidInput, ModelUnavailable) as error:
-        if not _is_of_chat(error, chat) or (_is_temporary(error, chat) and job.tries < _MAX_TRIES):
+        if not _is_of_chat(error, chat):
             raise
+        if _is_temporary(error, chat) and job.tries < _MAX_TRIES:
+            # An open circuit breaker counts as a try too: the selector learns in place of a model that stays away.
+            raise ModelUnavailable(str(error)) from error
         reason = models.reject(job.scope.user, chat, error)
     else:
         if chat.calls and chat.error is None:

@@ -38,6 +38,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.model.validity import exclude_expired
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
+from recollect.models.llm_breaker import describe_open_breakers
 from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.read import as_of_queries
@@ -151,6 +152,11 @@ class Service:
     def index_trouble(self) -> str:
         """The last error of the index, while searches work around it, or an empty text."""
         return last_index_error(self._deps.index)
+
+    @property
+    def llm_trouble(self) -> str:
+        """The LLMs that are not called because they keep failing, or an empty text."""
+        return describe_open_breakers()
 
     @property
     def model(self) -> EmbeddingModel:

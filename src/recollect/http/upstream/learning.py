@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recollect.config.settings import Settings
-from recollect.errors import BrokenAnswer, ModelUnavailable, RecollectError, UpstreamUnavailable
+from recollect.errors import BrokenAnswer, CircuitOpen, ModelUnavailable, RecollectError, UpstreamUnavailable
 from recollect.http.auth.address import parse_address
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.http import HttpUpstream
@@ -206,7 +206,7 @@ class UpstreamModels:
         model = self._model(chat.model, user)
         model.is_proven = False
         model.rejected_reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
-        if chat.rejected is None and type(error) is ModelUnavailable:
+        if chat.rejected is None and type(error) in (ModelUnavailable, CircuitOpen):
             pause_s, model.rejection_count = _UNAVAILABLE_PAUSE_S, 0
         else:
             pause_s = min(_FIRST_PAUSE_S * 2**model.rejection_count, _MAX_PAUSE_S)

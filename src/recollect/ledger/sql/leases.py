@@ -143,12 +143,16 @@ async def finish_by_id(tx: Tx, user: str, id: str, lease: str | None, *, result:
     return job
 
 
-async def release(tx: Tx, job: Job) -> Job:
-    """Return a leased job to the queue as if it had not started; raise Conflict if it is not the caller's."""
+async def release(tx: Tx, job: Job, *, due_at: datetime | None = None, error: str | None = None) -> Job:
+    """Return a leased job to the queue as if it had not started; raise Conflict if it is not the caller's.
+
+    It is due now, or at `due_at` because of an `error` that is not its own.
+    """
     user = job.scope.user
     lock = await lock_jobs(tx, user)
-    back = f"state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED}"
-    after = await _update_leased(tx, user, job.id, job.lease, back)
+    back = f"state = 'waiting', tries = tries - 1, due_at = :due, next_at = :due, error = :error, {UNLEASED}"
+    params = {"due": to_micros(due_at or now()), "error": job.error if error is None else truncate_error(error)}
+    after = await _update_leased(tx, user, job.id, job.lease, back, **params)
     await tx.run("UPDATE job_users SET busy_until = 0 WHERE user_id = :user", {"user": user})
     await set_queue(tx, lock, after.priority)
     return after

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
-from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
@@ -36,7 +35,6 @@ from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
-from recollect.models.embedding import Embedder
 from recollect.observability.tracing import span
 from recollect.read.strip_context import strip_context
 from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
@@ -47,7 +45,13 @@ from recollect.write.batch import Batch, skipped_ranges, with_skipped_range, wit
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.extract import get_extraction_mode
-from recollect.write.learn import EXTRACTION_AUTHOR, ExtractedChanges, ExtractionConfig, extract_changes
+from recollect.write.learn import (
+    EXTRACTION_AUTHOR,
+    ExtractedChanges,
+    ExtractionConfig,
+    extract_changes,
+    merge_with_similar,
+)
 from recollect.write.parse import has_turn_ids, parse_messages
 from recollect.write.reconcile import drop_turn_evidence
 from recollect.write.redact import Redactor
@@ -326,20 +330,20 @@ async def relearn_turns(user: str, turn_ids: Sequence[str], deps: Deps) -> None:
 async def add(
     scope: Scope,
     new: MemoryInput,
+    deps: Deps,
+    config: LearningConfig,
     *,
-    ledger: Ledger,
-    embedder: Embedder,
-    redactor: Redactor,
     by: Author,
     idempotency: IdempotencyToken | None = None,
 ) -> Outcome:
-    """Draft, redact, embed and apply a memory; the ledger resolves duplicates and keys."""
+    """Draft, redact and embed a memory, and add it or merge it with a similar one; the ledger resolves keys."""
     drafted = draft(scope, new.content, new.fields)
-    record, redacted = redactor.redact_record(drafted)
+    record, redacted = config.redactor.redact_record(drafted)
     # A vector of the unredacted text would reveal what was redacted.
     vector = new.vector if record.content == drafted.content else None
     if vector is None:
-        [vector] = await embed([record.content], embedder=embedder)
-    change = Add(record, vector, new.correction)
-    [outcome] = (await ledger.apply(scope, [change], by=redactor.redact_author(by), once=idempotency)).outcomes
+        [vector] = await embed([record.content], embedder=deps.embedder)
+    change = await merge_with_similar(Add(record, vector, new.correction), deps, config.reconciling)
+    by = config.redactor.redact_author(by)
+    [outcome] = (await deps.ledger.apply(scope, [change], by=by, once=idempotency)).outcomes
     return replace(outcome, redacted=redacted)

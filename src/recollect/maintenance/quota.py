@@ -26,13 +26,14 @@ class Quotas:
     """The maximum number of memories of a user, of a project, and of a session; 0 for no limit.
 
     The `weakest` by retention score are forgotten first, lasting ones last; or simply the `oldest`. Memories written
-    after the run's `since` are spared. Summaries and files do not count, and turns only if `turns` is set.
+    after the run's `since` are spared, unless the order is `importance`. Summaries and files do not count, and turns
+    only if `turns` is set.
     """
 
     user: int = 0
     project: int = 0
     session: int = 0
-    order: Literal["weakest", "oldest"] = "weakest"
+    order: Literal["weakest", "importance", "oldest"] = "weakest"
     turns: bool = False
 
     @property
@@ -91,7 +92,7 @@ def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRu
         for members in group.values() if limit else ():
             remaining = [each for each in members if each.id not in surplus]
             over = max(len(remaining) - limit, 0)
-            new = _newest_ids(remaining, min(over, limit), run.since)
+            new = set() if quotas.order == "importance" else _newest_ids(remaining, min(over, limit), run.since)
             surplus |= {each.id: each for each in [each for each in remaining if each.id not in new][:over]}
     return list(surplus.values())
 
@@ -118,4 +119,6 @@ def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list
 def _rank(record: MemoryRecord, quotas: Quotas, at: datetime) -> tuple[Any, ...]:
     if quotas.order == "oldest":
         return record.created_at, record.id
+    if quotas.order == "importance":
+        return record.importance, record.created_at, record.id
     return is_lasting(record), retention_score(record, at), record.created_at, record.id

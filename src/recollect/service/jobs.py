@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -186,15 +186,17 @@ class JobService:
         """Run maintenance tasks now, one after the other; each is one change that can be undone."""
         return [await self._run_task(task, scope, MaintenanceRun(by=by, dry_run=dry_run)) for task in tasks]
 
-    async def enforce_quotas(self, scope: Scope) -> None:
-        """Forget memories over the quotas now, and the rest, if there are too many, in a job."""
-        quotas = self._maintenance.quotas
+    async def enforce_quotas(self, scope: Scope) -> Set[str]:
+        """Forget memories over the quotas now, and the rest, if there are too many, in a job; return their ids."""
+        quotas, forgotten = self._maintenance.quotas, set[str]()
         if not quotas.min_limit or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
-            return
+            return forgotten
         try:
             run = MaintenanceRun(since=now() - timedelta(seconds=_RECENT_S))
-            if not (await self._run_task(MaintenanceTask.QUOTA, scope, run)).more:
-                return
+            report = await self._run_task(MaintenanceTask.QUOTA, scope, run)
+            forgotten = {step.id for step in report.steps}
+            if not report.more:
+                return forgotten
         except RecollectError as error:
             # The write that exceeded the quota succeeded.
             _log.warning("the memory quota is enforced later: %s", error)
@@ -202,6 +204,7 @@ class JobService:
         job = NewJob(kind=JobKind.UPKEEP, key=quota, payload=MaintenancePayload(chore=quota))
         await self._ledger.enqueue(Scope(scope.user), [job], existing_only=True)
         self.worker.wake()
+        return forgotten
 
     # Jobs of users
 

@@ -16,7 +16,7 @@ from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
 from recollect.deps import Deps
 from recollect.erasure import plan
-from recollect.errors import NotFound, RecollectError
+from recollect.errors import NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger
@@ -173,20 +173,17 @@ class Service:
     async def add(
         self, scope: Scope, new: MemoryInput, *, by: Author, idempotency: IdempotencyToken | None = None
     ) -> Outcome:
-        """Store a memory as written, except for secrets."""
+        """Store a memory as written, except for secrets; raise QuotaReached if all others are more important."""
         await self.write_quota.admit(scope.user, 1)
         if new.fields.get("importance") is None:
             new = replace(new, fields={**new.fields, "importance": self._learning.limits.default_importance})
-        outcome = await remember.add(
-            scope,
-            new,
-            ledger=self._ledger,
-            embedder=self._embedder,
-            redactor=self._redactor,
-            by=by,
-            idempotency=idempotency,
-        )
-        await self.jobs.enforce_quotas(scope)
+        outcome = await remember.add(scope, new, self._deps, self._learning, by=by, idempotency=idempotency)
+        if outcome.id in await self.jobs.enforce_quotas(scope):
+            importance = f"{outcome.record.importance:g}"
+            raise QuotaReached(
+                f"The quota is full of memories that are more important than {importance}: delete one, or add this"
+                " one with a higher importance"
+            )
         return outcome
 
     async def remember(

@@ -9,14 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect.deps import Deps
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.llm_quota import quota_exceeded_reason
-from recollect.model.change import Author, Change, ModelUsage
+from recollect.model.change import Add, Author, Change, ModelUsage, Update
+from recollect.model.query import matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
@@ -26,12 +27,15 @@ from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch
 from recollect.write.embed import embed, embed_changes
 from recollect.write.extract import Extraction, ExtractionLimits, extract
-from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, reconcile
+from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, merge_added, reconcile
 from recollect.write.redact import drop_secret_facts, redact
-from recollect.write.related import find_nearest_and_keyed, find_related
+from recollect.write.related import STATEMENTS, find_nearest_and_keyed, find_related
 from recollect.write.screen import screen
 from recollect.write.select import may_contain_facts, select_facts
 from recollect.write.small_model import extract_with_small_model
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
 
 # The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"
@@ -143,14 +147,31 @@ async def _reconcile(
     keys = {fact.key for fact in facts if fact.key}
     candidates = {record.id: record for record in batch.memories}
     candidates |= {record.id: record for record in await find_nearest_and_keyed(scope, vectors, keys, deps)}
-    stored = await deps.ledger.vectors(scope.user, list(candidates), model=deps.embedder.model)
-    unpacked_vectors = {id: unpack_vector(data, deps.embedder.model) for id, data in stored.items()}
     result = reconcile(
         scope,
         facts,
         list(candidates.values()),
         limits=config.reconciling,
-        similarity=cosines([fact.content for fact in facts], vectors, unpacked_vectors),
+        similarity=await _cosines(scope, [fact.content for fact in facts], vectors, candidates, deps),
         prompt_digest=extraction.prompt_digest or None,
     )
     return replace(result, changes=tuple(await embed_changes(result.changes, embedder=deps.embedder)))
+
+
+async def merge_with_similar(new: Add, deps: Deps, limits: ReconcileLimits) -> Add | Update:
+    """Return the update of a memory at the same level that is the same by the limits, or the addition unchanged."""
+    record, scope = new.record, new.record.scope
+    if not limits.merges_similar or record.key is not None or not matches(record, STATEMENTS):
+        return new
+    nearest = await find_nearest_and_keyed(scope, [new.vector], (), deps)
+    candidates = {each.id: each for each in nearest if each.visibility_key == record.visibility_key}
+    cosine = await _cosines(scope, [record.content], [new.vector], candidates, deps)
+    return merge_added(new, list(candidates.values()), limits, cosine)
+
+
+async def _cosines(
+    scope: Scope, contents: Sequence[str], vectors: Sequence[Vector | None], ids: Collection[str], deps: Deps
+) -> dict[tuple[str, str], float]:
+    stored = await deps.ledger.vectors(scope.user, list(ids), model=deps.embedder.model)
+    unpacked = {id: unpack_vector(data, deps.embedder.model) for id, data in stored.items()}
+    return cosines(contents, vectors, unpacked)

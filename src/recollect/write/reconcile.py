@@ -63,6 +63,11 @@ class ReconcileLimits:
     max_ends: int = 3
     in_session: bool = False
 
+    @property
+    def merges_similar(self) -> bool:
+        """Return whether memories in other words are merged."""
+        return self.same_text < 1 or self.same_meaning < 1
+
 
 @dataclass(frozen=True, slots=True)
 class FactDecision:
@@ -111,9 +116,9 @@ def level_for(scope: Scope, limits: ReconcileLimits) -> Level:
     return Level.SESSION if limits.in_session and scope.session else scope.default_level
 
 
-def outranks(fact: ExtractedFact, record: MemoryRecord) -> bool:
-    """Return whether the fact's trust suffices to change the memory."""
-    return _TRUST_RANKS[fact.trust] >= _TRUST_RANKS[record.trust]
+def outranks(new: ExtractedFact | MemoryRecord, record: MemoryRecord) -> bool:
+    """Return whether words of the new one's trust may change the memory."""
+    return _TRUST_RANKS[new.trust] >= _TRUST_RANKS[record.trust]
 
 
 def _one_value_per_key(facts: Sequence[ExtractedFact]) -> list[ExtractedFact]:
@@ -280,22 +285,9 @@ class _Reconciliation:
 
     def _similar_match(self, fact: ExtractedFact) -> tuple[MemoryRecord, str] | None:
         """Return a memory that is the same by the similarity of the limits, with equal numbers."""
-        limits = self.limits
-        if limits.same_text >= 1 and limits.same_meaning >= 1:
+        if not self.limits.merges_similar:
             return None
-        from rapidfuzz.distance import Levenshtein
-
-        numbers = number_values(fact.content)
-        for record in self._active():
-            if record.key is not None or not outranks(fact, record) or number_values(record.content) != numbers:
-                continue
-            letters = Levenshtein.normalized_similarity(fact.content.casefold(), record.content.casefold())
-            cosine = self.similarity.get((fact.content, record.id), 0.0)
-            if letters > limits.same_text:
-                return record, f"the same by letters, {letters:.2f}"
-            if cosine > limits.same_meaning:
-                return record, f"the same by meaning, {cosine:.2f}"
-        return None
+        return _find_similar(fact, list(self._active()), self.limits, self.similarity)
 
     def _merge_repeat(self, fact: ExtractedFact, record: MemoryRecord, reason: str, outcome: FactOutcome) -> None:
         """Record a repetition of a memory: join the evidence, raise confidence and importance."""
@@ -361,6 +353,46 @@ class _Reconciliation:
 
     def _record_decision(self, fact: ExtractedFact, outcome: FactOutcome, reason: str) -> None:
         self.decisions.append(FactDecision(fact, outcome, reason))
+
+
+def merge_added(
+    new: Add, memories: Sequence[MemoryRecord], limits: ReconcileLimits, similarity: Mapping[tuple[str, str], float]
+) -> Add | Update:
+    """Return the update of the memory that an added one repeats in other words, or the addition unchanged."""
+    added, plain = new.record, normalize(new.record.content)
+    # The ledger itself skips one in the same words.
+    if any(normalize(each.content) == plain for each in memories):
+        return new
+    if (similar := _find_similar(added, memories, limits, similarity)) is None:
+        return new
+    record, _ = similar
+    fields = {
+        "content": added.content,
+        "importance": min(1.0, max(record.importance, added.importance) + limits.repetition_bonus),
+        "confidence": max(record.confidence, added.confidence),
+    }
+    return Update(record.id, fields, vector=new.vector)
+
+
+def _find_similar(
+    new: ExtractedFact | MemoryRecord,
+    memories: Sequence[MemoryRecord],
+    limits: ReconcileLimits,
+    similarity: Mapping[tuple[str, str], float],
+) -> tuple[MemoryRecord, str] | None:
+    from rapidfuzz.distance import Levenshtein
+
+    numbers = number_values(new.content)
+    for record in memories:
+        if record.key is not None or not outranks(new, record) or number_values(record.content) != numbers:
+            continue
+        letters = Levenshtein.normalized_similarity(new.content.casefold(), record.content.casefold())
+        cosine = similarity.get((new.content, record.id), 0.0)
+        if letters > limits.same_text:
+            return record, f"the same by letters, {letters:.2f}"
+        if cosine > limits.same_meaning:
+            return record, f"the same by meaning, {cosine:.2f}"
+    return None
 
 
 def _only_shortens(new: str, old: str) -> bool:

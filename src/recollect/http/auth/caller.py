@@ -9,7 +9,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
-from recollect.model.change import Actor, Author, Outcome
+from recollect.model.change import Actor, Author, ChangeKind, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
 
@@ -95,7 +95,7 @@ class Caller:
 
     def check_outcome_visible(self, outcome: Outcome) -> Outcome:
         """Return the outcome; Conflict if it shows an existing memory to a caller who may only write."""
-        if not self.reads and not outcome.changed:
+        if not self.reads and not (outcome.changed and outcome.verb is not ChangeKind.UPDATE):
             raise Conflict("That memory, or a more certain one, exists already, and this key may write, not read")
         return outcome
 

@@ -162,11 +162,12 @@ async def list_memories(ctx: ContextDep, session: SessionScope) -> list[SessionM
 
 @router.post("/{sessionId}/memories", status_code=201)
 async def create_memory(ctx: ContextDep, session: SessionScope, new: NewSessionMemory) -> SessionMemory:
-    """Store a memory in a session verbatim, without secrets; one that says the same takes over the importance."""
+    """Store a memory in a session verbatim, without secrets; one that says the same may become more important."""
     fields = {"category": new.type, "importance": new.importance, "level": str(Level.SESSION)}
     draft = MemoryInput(content=new.content, fields=fields)
-    changes = new.model_dump(include={"importance"}, exclude_unset=True)
-    _, result = await ctx.add(session, draft, changes, is_shown=True)
+    added, result = await ctx.add(session, draft, {}, is_shown=True)
+    if not added.changed and new.importance > result.record.importance:
+        return _to_session_memory(await ctx.update(session, result.id, {"importance": new.importance}))
     return _to_session_memory(result.record)
 
 

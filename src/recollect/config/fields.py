@@ -142,10 +142,10 @@ class MemorySettings(BaseModel):
     context_format: Literal[
         "recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"
     ] = setting("recollect", "Format of the memories in a prompt.")
-    context_place: Literal["before-question", "system", "question"] = setting(
+    context_place: Literal["before-question", "system", "system-message", "question"] = setting(
         "before-question",
-        "Where memories are inserted: a message before the last user message, the system message, or "
-        "the last user message.",
+        "Where memories are inserted: a message before the last user message, the end of the system message, a "
+        "system message of their own (system-message), or the last user message (question).",
     )
     context_summary: bool = setting(False, "Whether the summary of the conversation is inserted as well.")
     context_invocations: bool = setting(
@@ -270,7 +270,11 @@ class MemorySettings(BaseModel):
     quota_user: int = setting(0, "Maximum number of memories of a user, without summaries; 0 for no limit.", ge=0)
     quota_project: int = setting(0, "Maximum number of memories of a project; 0 for no limit.", ge=0)
     quota_session: int = setting(0, "Maximum number of memories of a session; 0 for no limit.", ge=0)
-    quota_order: Literal["weakest", "oldest"] = setting("weakest", "Which memories a quota forgets first.")
+    quota_order: Literal["weakest", "importance", "oldest"] = setting(
+        "weakest",
+        "Which memories a quota forgets first: the weakest by importance, recency and use, but no new ones; the least"
+        " important, new or not, so that none displaces a more important one; or the oldest.",
+    )
     quota_turns: bool = setting(False, "Whether turns count as memories in a quota, and are forgotten as well.")
     prune_days: float = setting(
         90.0, "Pruning considers memories that were not used for this many days.", ge=1, le=36_500

@@ -63,6 +63,12 @@ NAMES: Mapping[str, Mapping[str, Rule]] = {
         "memory.extraction.batch_size": rename("learn_every"),
         "memory.extraction.llm_endpoint": _use_endpoint,
     },
+    "session-service": {
+        "rag.memory.enabled": choose({True: {}}),
+        "rag.memory.max-per-session": rename("quota_session"),
+        "rag.memory.extraction-threshold": rename("learn_min_importance"),
+        "rag.memory.context-limit": rename("search_limit"),
+    },
     "markdown-proxy": {
         "openai_base_url": rename("upstream_url", "llm_url", "embedder_url"),
         "openai_api_key": rename("upstream_api_key", "llm_api_key", "embedder_api_key"),

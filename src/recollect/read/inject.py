@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 from recollect.model.messages import QUESTION_MARK, message_role
 from recollect.read.strip_context import strip_context
 
-InjectPlace: TypeAlias = Literal["before-question", "system", "question"]
+InjectPlace: TypeAlias = Literal["before-question", "system", "system-message", "question"]
 Message: TypeAlias = Mapping[str, Any]
 
 _SYSTEM_ROLES = ("system", "developer")
@@ -26,6 +26,7 @@ def inject(messages: Sequence[Message], block: str, *, place: InjectPlace = "bef
 
     "before-question": a user message before the last user message, never between a tool call and its results.
     "system": at the end of the last of the system or developer messages that come first; a new one if none does.
+    "system-message": a system message after the system or developer messages that come first.
     "question": the last user message becomes the block, "Current message:" and its text.
     Without a user message, the first and the last insert one after the leading system messages.
     Fenced blocks of earlier calls are removed, so that there is only one block.
@@ -39,6 +40,8 @@ def inject(messages: Sequence[Message], block: str, *, place: InjectPlace = "bef
             return _insert_before_question(result, block)
         case "system":
             return _append_to_system(result, block)
+        case "system-message":
+            return _insert_system(result, block)
         case "question":
             return _prepend_to_question(result, block)
         case _:
@@ -60,6 +63,11 @@ def _append_to_system(messages: list[Message], block: str) -> list[Message]:
             _with_content(last, _append_block(last.get("content"), block)),
             *messages[count:],
         ]
+    return _insert_system(messages, block)
+
+
+def _insert_system(messages: list[Message], block: str) -> list[Message]:
+    count = _count_leading_system(messages)
     return [*messages[:count], {"role": "system", "content": block}, *messages[count:]]
 
 

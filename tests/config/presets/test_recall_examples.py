@@ -182,10 +182,10 @@ class TestSessionService:
         messages = [SYSTEM, *user("Can you give me a concise summary of the project deadline?")]
         recalled = memory.recall(messages, user_id=ALEX, session_id="s1")
         assert list(recalled.messages) == [
+            SYSTEM,
             {
                 "role": "system",
-                "content": f"{SYSTEM['content']}\n\n"
-                "Relevant memories from this session:\n"
+                "content": "Relevant memories from this session:\n"
                 "- [FACT] The project deadline is March 15th (importance: 0.9)\n"
                 "- [PREFERENCE] User prefers concise bullet-point summaries (importance: 0.7)\n"
                 "- [INSIGHT] Q3 revenue increase correlates with marketing campaign launch (importance: 0.8)\n\n"
@@ -356,7 +356,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "context_place": "before-question", "search_limit": 8, "search_min_score": 0.0, "recall_decide": False,
     },
     "session-service": {
-        "context_place": "system", "search_limit": 5, "search_min_score": 0.0, "recall_decide": False,
+        "context_place": "system-message", "search_limit": 5, "search_min_score": 0.0, "recall_decide": False,
     },
     "markdown-proxy": {
         "context_place": "question", "search_limit": 5, "search_min_score": 0.35, "recall_decide": False,

@@ -165,18 +165,25 @@ def test_five_memories_are_relevant_by_default(client: TestClient) -> None:
 
 
 def test_a_full_session_drops_its_least_important_memory(client: TestClient) -> None:
-    jobs = client.app.state.service.jobs  # type: ignore[attr-defined]
     for number in range(50):
         client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.8})
-    for number, importance in enumerate(({"importance": 0.2}, {}, {"importance": 0.2})):
-        made = client.post(MEMORIES, json={"content": f"Tea {number} is cold", **importance})
-        client.portal.call(jobs.run_pending)  # type: ignore[union-attr]
-        assert client.get(f"{MEMORIES}/{made.json()['id']}").status_code == 200
-        stored = [each["memoryContent"] for each in client.get(MEMORIES).json()]
-        assert len(stored) == 50
-        # First an invoice is dropped, then the previous tea.
-        assert [each for each in stored if each.startswith("Tea")] == [f"Tea {number} is cold"]
-        assert "Invoice 0 was paid" not in stored
+    # As important as the least important one, which is older.
+    made = client.post(MEMORIES, json={"content": "The tea is cold", "importance": 0.8})
+    assert client.get(f"{MEMORIES}/{made.json()['id']}").status_code == 200
+    stored = [each["memoryContent"] for each in client.get(MEMORIES).json()]
+    assert len(stored) == 50
+    assert "Invoice 0 was paid" not in stored
+
+
+def test_a_full_session_refuses_a_memory_that_is_less_important_than_all(client: TestClient) -> None:
+    for number in range(50):
+        client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.8})
+    assert refused(client.post(MEMORIES, json={"content": "The tea is cold", "importance": 0.7})) == (
+        429,
+        "QuotaReached",
+    )
+    stored = {each["memoryContent"] for each in client.get(MEMORIES).json()}
+    assert stored == {f"Invoice {number} was paid" for number in range(50)}
 
 
 def test_memories_with_an_importance_below_0_3_are_not_extracted(tmp_path: Path, llm: ScriptedLLM) -> None:

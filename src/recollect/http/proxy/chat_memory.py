@@ -154,7 +154,9 @@ class ChatMemory:
         messages = [{**each.message, "turn_id": id} for each, id in zip(session_match.new, ids, strict=True)]
         # A request that waited for the read until its time was up does not wait a second time.
         within_s = 0.0 if chat.degraded_reason == "timeout" else None
-        result = await self._memory.write(session_match.scope, messages, within_s=within_s, model=chat.options.model)
+        result = await self._memory.write(
+            session_match.scope, messages, within_s=within_s, model=chat.options.model, mode=chat.options.mode
+        )
         chat.degraded_reason = chat.degraded_reason or result.reason or ""
         if chat.session_resolver is not None:
             chat.session_resolver.record(session_match, [each.mark for each in session_match.new], result.turns)
@@ -168,7 +170,9 @@ class ChatMemory:
         if session_match is None:
             return ""
         message = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
-        result = await self._memory.write(session_match.scope, [message], model=chat.options.model)
+        result = await self._memory.write(
+            session_match.scope, [message], model=chat.options.model, mode=chat.options.mode
+        )
         if chat.session_resolver is not None:
             chat.session_resolver.record(session_match, [session_match.last], result.turns)
         return id if result.is_durable else ""

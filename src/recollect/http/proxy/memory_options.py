@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -48,6 +48,9 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
+_Mode = Literal["chat", "document", "task", "profile"]
+
+
 class ChatMemoryConfig(_Strict):
     """The options of memory for this request."""
 
@@ -77,6 +80,9 @@ class ChatMemoryFields(_Strict):
     memory_hits: bool | None = Field(
         default=None, description="Whether the answer lists the memories that were used."
     )
+    memory_mode: _Mode | None = Field(
+        default=None, description="What the LLM extracts from the exchange; by default `learn_mode`."
+    )
     memory_config: ChatMemoryConfig | None = None
     memory_context: ChatMemoryContext | None = None
 
@@ -100,6 +106,8 @@ class MemoryOptions:
     is_fact: bool | None = None
     requires_tool: bool | None = None
     include_hits: bool = False
+    # What the LLM extracts.
+    mode: str | None = None
     # The restriction of the caller, as X-Memory-Status reports it.
     restriction: str = ""
     # The request's model, which may be used to learn from the conversation.
@@ -152,9 +160,17 @@ def parse_memory_options(
         is_fact=_parse_signal(headers, "X-Memory-Is-Fact", context.is_fact),
         requires_tool=_parse_signal(headers, "X-Memory-Requires-Tool", context.requires_tool),
         include_hits=defaults.include_hits if own.memory_hits is None else own.memory_hits,
+        mode=own.memory_mode or _parse_mode(headers),
         model=_parse_model(fields.get("model")),
         restriction="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
     )
+
+
+def _parse_mode(headers: Mapping[str, str]) -> str | None:
+    mode = headers.get("x-memory-mode", "").strip().lower()
+    if mode and mode not in get_args(_Mode):
+        raise InvalidField("X-Memory-Mode", f"must be one of {', '.join(get_args(_Mode))}, got {mode[:40]!r}")
+    return mode or None
 
 
 def _parse_fields(fields: Mapping[str, Any]) -> ChatMemoryFields:

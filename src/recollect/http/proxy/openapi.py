@@ -99,6 +99,8 @@ _MEMORY_HEADERS = [
     _parameter("X-Memory-Is-Fact", "header", "whether it asks for general knowledge, if known", _SIGNAL),
     _parameter("X-Memory-Requires-Tool", "header", "whether a tool will answer it, if known", _SIGNAL),
 ]
+_MODE = {"type": "string", "enum": ["chat", "document", "task", "profile", ""]}
+_MODE_HEADER = _parameter("X-Memory-Mode", "header", "what is extracted; also as `memory_mode` in the body", _MODE)
 _MEMORY_FIELDS: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["properties"]
 _EVENT = {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}}
 _EVENT_STREAM = {"text/event-stream": {"schema": _EVENT, "example": {"data": "{}"}}}
@@ -110,7 +112,7 @@ def _with_memory(summary: str, description: str, request: Schema, answer: Schema
     return {
         "summary": summary,
         "description": description,
-        "parameters": _MEMORY_HEADERS,
+        "parameters": [*_MEMORY_HEADERS, _MODE_HEADER],
         "requestBody": {"required": True, "content": _json(request)},
         "responses": {
             "200": {

@@ -158,6 +158,7 @@ class ResilientMemory:
         *,
         within_s: float | None = None,
         model: str = "",
+        mode: str | None = None,
     ) -> WriteResult:
         """Store turns in the ledger in time, or else on disk; each message names its `turn_id`.
 
@@ -186,7 +187,7 @@ class ResilientMemory:
         if permit is Permit.DENY:
             return await spill("breaker_open")
         remembering = self.tasks.start(
-            service.remember(scope, messages, by=CHAT_AUTHOR, received_at=received_at, model=model)
+            service.remember(scope, messages, by=CHAT_AUTHOR, received_at=received_at, model=model, mode=mode)
         )
         ledger_write = self._await_ledger(remembering, permit, self._budget_s if within_s is None else within_s)
         if permit is Permit.PROBE:

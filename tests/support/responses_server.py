@@ -52,7 +52,8 @@ class ResponsesServer(ServedProxy):
     memory: RecordingMemory
 
     def __init__(self, home: Path) -> None:
-        super().__init__(home, "http://127.0.0.1:9/v1", database="memory:")
+        # No jobs: without a worker they would wait, and after five minutes the server would report a backlog.
+        super().__init__(home, "http://127.0.0.1:9/v1", database="memory:", learn="off")
 
     @property
     def _proxy(self) -> Proxy:

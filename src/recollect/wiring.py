@@ -335,12 +335,12 @@ def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Ind
         from recollect.index.pgvector import open_pgvector
 
         return VectorStoreIndex(ledger, model, open_pgvector(ledger, model), limits=sizes)
-    engine = open_engine(settings, model)
-    sync = IndexSync(ledger, model, engine, feed_name=_sync_name(settings, model))
-    return VectorStoreIndex(ledger, model, engine, limits=sizes, sync=sync)
+    store = open_vector_store(settings, model)
+    sync = IndexSync(ledger, model, store, feed_name=_sync_name(settings, model))
+    return VectorStoreIndex(ledger, model, store, limits=sizes, sync=sync)
 
 
-def open_engine(settings: Settings, model: EmbeddingModel) -> ExternalVectorStore:
+def open_vector_store(settings: Settings, model: EmbeddingModel) -> ExternalVectorStore:
     """Return the vector database of the settings."""
     if settings.index == "milvus":
         from recollect.index.milvus import MilvusOptions, MilvusVectorStore
@@ -387,9 +387,10 @@ def _chroma_address(settings: Settings) -> str:
 
 def _sync_name(settings: Settings, model: EmbeddingModel) -> str:
     """Return the name of the synchronisation state: a new address or model is filled from the start."""
-    is_milvus = settings.index == "milvus"
-    address = _milvus_address(settings) if is_milvus else _chroma_address(settings)
-    collection = settings.milvus_collection if is_milvus else settings.chroma_collection
+    address, collection = {
+        "milvus": lambda: (_milvus_address(settings), settings.milvus_collection),
+        "chroma": lambda: (_chroma_address(settings), settings.chroma_collection),
+    }[settings.index]()
     return f"{settings.index} {address.rpartition('@')[2]} {collection} {model}"
 
 

@@ -25,7 +25,7 @@ class IndexSettings(BaseModel):
         50_000, "Users with up to this many memories are searched exactly, in memory.", ge=0, le=10_000_000
     )
     index_timeout_s: float = setting(
-        1.0, "Timeout of the index; the ledger's vectors are then searched.", gt=0, le=60
+        1.0, "Timeout of the index; the vectors in the ledger are searched instead then.", gt=0, le=60
     )
     milvus_address: str = setting(
         "",
@@ -149,7 +149,7 @@ class MemorySettings(BaseModel):
     )
     context_summary: bool = setting(False, "Whether the summary of the conversation is inserted as well.")
     context_invocations: bool = setting(
-        False, "Whether summaries of the conversation's earlier exchanges are inserted as well, none of others."
+        False, "Whether summaries of the earlier exchanges of this conversation are inserted as well."
     )
     recall_conversation: int = setting(
         0,
@@ -186,7 +186,7 @@ class MemorySettings(BaseModel):
     )
     llm_size: Literal["auto", "small", "large"] = setting(
         "auto",
-        "Size of the LLM: a small one gets a short prompt and is assisted by rules. auto: from the "
+        "Size of the LLM: a small one gets a short prompt and is assisted by the built-in selector. auto: from the "
         "number of parameters in its name or file, small up to 4 billion.",
     )
     llm_context_tokens: int = setting(8192, "Context window of a local model, in tokens.", ge=1024, le=131_072)

@@ -186,6 +186,14 @@ def test_an_expiry_in_the_past_hides_a_memory_at_once(client: httpx.Client) -> N
     assert listed(client, "past") == []
 
 
+def test_a_memory_with_a_ttl_is_not_merged_into_a_permanent_one(client: httpx.Client) -> None:
+    permanent = store(client, "The budget for the Hawaii trip is $10,000", "apart")
+    temporary = store(client, "The budget for the trip to Hawaii is $10,000", "apart", ttl=3600)
+    assert temporary["id"] != permanent["id"]
+    assert "expires_at" not in client.get(f"/v1/memory/{permanent['id']}").json()
+    assert store(client, "The budget of the Hawaii trip is $10,000", "apart")["id"] == permanent["id"]
+
+
 @pytest.mark.parametrize("fields", [{"ttl": 0}, {"ttl": "1h"}, {"ttl": 1, "expires_at": "2999-01-01"}])
 def test_a_ttl_that_means_nothing_is_an_error(client: httpx.Client, fields: dict[str, Any]) -> None:
     answer = client.post("/v1/memory", json={"content": BUDGET, "user_id": "bad-ttl", **fields})

@@ -38,7 +38,7 @@ ANN, BY = Scope("ann"), Author("test")
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FaultyVectorStore:
     engine = FaultyVectorStore()
-    monkeypatch.setattr("recollect.wiring.open_engine", lambda settings, model: engine)
+    monkeypatch.setattr("recollect.wiring.open_vector_store", lambda settings, model: engine)
     return engine
 
 

@@ -367,3 +367,13 @@ class TestMessages:
     )
     def test_what_is_no_message_has_no_role(self, message: object, role: str) -> None:
         assert message_role(message) == role
+
+
+async def test_keys_of_the_same_model_have_breakers_of_their_own() -> None:
+    first, same, other = (
+        OpenAIChat(base_url="http://127.0.0.1:9/v1", api_key=key, model="m") for key in ("a", "a", "b")
+    )
+    assert first.breaker is same.breaker
+    assert first.breaker is not other.breaker
+    for each in (first, same, other):
+        await each.close()

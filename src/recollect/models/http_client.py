@@ -78,7 +78,7 @@ class ModelHttpClient:
         login = (url.username, url.password) if url.userinfo else None
         self._url = url.copy_with(userinfo=b"")
         self.display_url = str(self._url.copy_with(query=None))
-        self.breaker = breaker_of(model, self.display_url) if has_breaker else None
+        self.breaker = breaker_of(model, self.display_url, api_key) if has_breaker else None
         headers = {"Content-Type": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
@@ -102,7 +102,7 @@ class ModelHttpClient:
         try:
             answer = await self._post(call)
         except TimeoutError as error:
-            raise self._unavailable(f"{self.display_url} did not answer in {limit_s:g} s") from error
+            raise ModelUnavailable(f"{self.display_url} did not answer in {limit_s:g} s") from error
         if not 200 <= answer.status < 300:
             raise self._refusal(answer, body)
         return answer.body
@@ -119,7 +119,7 @@ class ModelHttpClient:
                 answer = await self._try(call)
             except httpx.RequestError as error:
                 if not tries_left or self._is_paused or clock() + pause_s >= call.deadline:
-                    raise self._unavailable(f"{self.display_url} cannot be reached: {error}") from error
+                    raise ModelUnavailable(f"{self.display_url} cannot be reached: {error}") from error
             else:
                 if 200 <= answer.status < 300:
                     return answer
@@ -132,6 +132,9 @@ class ModelHttpClient:
 
     async def _try(self, call: _Call) -> _Response:
         """Send one request, and report its outcome to the circuit breaker."""
+        if self._is_paused and self.breaker and not call.counts_timeout:
+            # The probes are left to callers whose timeout says something about the model.
+            raise self.breaker.error("no call was made")
         permit = self.breaker.admit() if self.breaker else Permit.CALL
         failed: bool | None = None
         try:
@@ -157,11 +160,6 @@ class ModelHttpClient:
     def _is_paused(self) -> bool:
         return self.breaker is not None and self.breaker.is_open
 
-    def _unavailable(self, reason: str) -> ModelUnavailable:
-        if self.breaker is not None and self.breaker.is_open:
-            return self.breaker.error(reason)
-        return ModelUnavailable(reason)
-
     async def _post_once(self, sent: bytes) -> _Response:
         async with self._client.stream("POST", self._url, content=sent) as response:
             body = bytearray()
@@ -179,7 +177,7 @@ class ModelHttpClient:
             # Without the server's words: they tend to repeat a part of the key.
             return InvalidSettings(f"{summary}: the API key was refused")
         if 300 <= status < 400:
-            return self._unavailable(f"{summary}: redirects are not followed; set the base URL to where it leads")
+            return ModelUnavailable(f"{summary}: redirects are not followed; set the base URL to where it leads")
         detail = describe_refusal(answer.body, sent, secret=self._api_key)
         ending = f": {detail}" if detail else ""
         if status == 404:
@@ -187,7 +185,7 @@ class ModelHttpClient:
             return InvalidSettings(f"{summary}: check the base URL{model}{ending}")
         if 400 <= status < 500 and status not in RETRYABLE_STATUSES:
             return InvalidInput(f"{summary}{ending}")
-        return self._unavailable(f"{summary}{ending}")
+        return ModelUnavailable(f"{summary}{ending}")
 
 
 def _endpoint(base_url: str, path: str) -> httpx.URL:

@@ -1,14 +1,15 @@
-"""The circuit breakers of LLMs: one for each model of an endpoint, shared by all in this process that call it."""
+"""Circuit breakers of LLMs: one for each model and API key of an endpoint, shared by all callers in this process."""
 
 from __future__ import annotations
 
+import hashlib
 from weakref import WeakValueDictionary
 
 from recollect.aio.breaker import Breaker, Permit
 from recollect.errors import CircuitOpen
 from recollect.observability.metrics import BREAKER_OPEN
 
-_breakers: WeakValueDictionary[tuple[str, str], LlmBreaker] = WeakValueDictionary()
+_breakers: WeakValueDictionary[tuple[str, str, bytes], LlmBreaker] = WeakValueDictionary()
 
 
 class LlmBreaker(Breaker):
@@ -38,12 +39,16 @@ class LlmBreaker(Breaker):
         return CircuitOpen(f"{self.name} keeps failing, and calls are paused: {reason}", retry_after_s=wait_s)
 
 
-def breaker_of(model: str, url: str) -> LlmBreaker:
-    """Return the breaker of a model; `url` is shown to operators and must hold no password."""
-    return _breakers.setdefault((model, url), LlmBreaker(model, url))
+def breaker_of(model: str, url: str, api_key: str) -> LlmBreaker:
+    """Return the breaker of a model; `url` is shown to operators and must hold no password.
+
+    Keys have limits of their own: one that is rate limited must not pause the calls with another.
+    """
+    key_digest = hashlib.sha256(api_key.encode()).digest()
+    return _breakers.setdefault((model, url, key_digest), LlmBreaker(model, url))
 
 
 def describe_open_breakers() -> str:
     """Return which models are not called at the moment; empty if there is none."""
-    names = sorted(each.name for each in _breakers.values() if each.is_open)
+    names = sorted({each.name for each in _breakers.values() if each.is_open})
     return f"{', '.join(names)} keeps failing; calls are paused, and jobs wait" if names else ""

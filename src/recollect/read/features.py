@@ -8,7 +8,7 @@ The weights of the features are in `blend.toml`. Conventions in the names:
 - `previous_`, `next_`, `previous2_` and `next2_` are values of the neighbouring turns of the session; `reply_` is the
   value of the previous turn if that is a question; `session_` is the best value in the session.
 - `a_x_b` is the product of two features.
-- Products and the values of neighbouring turns and sessions use the relative values of `semantic`, `lexical` and `late`.
+- Products, and values of neighbouring turns and sessions, use the relative `semantic`, `lexical` and `late`.
 - `q_` is a feature of the question, the same for all candidates.
 """
 

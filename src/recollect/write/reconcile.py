@@ -358,12 +358,16 @@ class _Reconciliation:
 def merge_added(
     new: Add, memories: Sequence[MemoryRecord], limits: ReconcileLimits, similarity: Mapping[tuple[str, str], float]
 ) -> Add | Update:
-    """Return the update of the memory that an added one repeats in other words, or the addition unchanged."""
+    """Return the update of the memory that an added one repeats in other words, or the addition unchanged.
+
+    Memories of another type, lifetime or metadata stay apart.
+    """
     added, plain = new.record, normalize(new.record.content)
     # The ledger itself skips one in the same words.
     if any(normalize(each.content) == plain for each in memories):
         return new
-    if (similar := _find_similar(added, memories, limits, similarity)) is None:
+    alike = [each for each in memories if _merge_traits(each) == _merge_traits(added)]
+    if (similar := _find_similar(added, alike, limits, similarity)) is None:
         return new
     record, _ = similar
     fields = {
@@ -372,6 +376,10 @@ def merge_added(
         "confidence": max(record.confidence, added.confidence),
     }
     return Update(record.id, fields, vector=new.vector)
+
+
+def _merge_traits(record: MemoryRecord) -> tuple[object, ...]:
+    return record.type, record.category, record.expires_at, dict(record.metadata)
 
 
 def _find_similar(

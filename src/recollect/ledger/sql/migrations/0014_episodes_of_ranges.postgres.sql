@@ -11,22 +11,25 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
 $$;
 
 -- Episodes and keyed facts, as tables to read. Row-level security is that of whoever reads them, which PostgreSQL 14
--- cannot do: it gets none.
+-- cannot do: it gets none. Nor does a database that has tables of these names.
 DO $$ BEGIN
     IF current_setting('server_version_num')::int >= 150000 THEN
-        CREATE OR REPLACE VIEW episodic_memory WITH (security_invoker = true) AS
+        IF to_regclass('episodic_memory') IS NULL THEN CREATE VIEW episodic_memory WITH (security_invoker = true) AS
             SELECT id, user_id,
                 'turns ' || (body::jsonb #>> '{detail,turn_start}') || '-' || (body::jsonb #>> '{detail,turn_end}')
                     AS turn_range,
                 content AS summary,
                 recollect_embedding(user_id, row) AS embedding,
-                (body::jsonb #>> '{detail,turn_start}')::int AS turn_start,
-                (body::jsonb #>> '{detail,turn_end}')::int AS turn_end,
+                LEAST(GREATEST((body::jsonb #>> '{detail,turn_start}')::numeric, 0), 2147483647)::int AS turn_start,
+                LEAST(GREATEST((body::jsonb #>> '{detail,turn_end}')::numeric, 0), 2147483647)::int AS turn_end,
                 to_timestamp(created_at / 1000000.0) AS created_at,
                 project_id, session_id
             FROM memories
             WHERE category = 'episode' AND status = 'active' AND body LIKE '%"turn_start"%'
-        ; CREATE OR REPLACE VIEW structured_facts WITH (security_invoker = true) AS
+                AND jsonb_typeof(body::jsonb #> '{detail,turn_start}') = 'number'
+                AND jsonb_typeof(body::jsonb #> '{detail,turn_end}') = 'number'
+        ; END IF
+        ; IF to_regclass('structured_facts') IS NULL THEN CREATE VIEW structured_facts WITH (security_invoker = true) AS
             SELECT id, user_id, category, "key", body::jsonb ->> 'value' AS value, confidence, importance,
                 status = 'active' AS is_active,
                 to_timestamp(created_at / 1000000.0) AS created_at,
@@ -34,5 +37,6 @@ DO $$ BEGIN
                 project_id
             FROM memories
             WHERE "key" IS NOT NULL AND category <> 'file' AND status IN ('active', 'superseded')
+        ; END IF
     ; END IF
 ; END $$;

@@ -89,8 +89,9 @@ def dead_job(cli: Cli, llm: ScriptedLLM) -> str:
     """Let a job fail until it is dead; return its id."""
     away = llm.when(EXTRACT).reply(faults=[http_error(503)])
     with pytest.MonkeyPatch.context() as patch:
-        # As if the waits between the tries were over.
+        # As if the waits between the tries, and those of the LLM's circuit breaker, were over.
         patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
+        patch.setattr("recollect.aio.breaker.OPEN_S", 0.0)
         cli("remember", LISBON, "--no-wait", "--user", "alex", "--session", "monday")
         while only(cli)["state"] != "dead":
             cli("worker", "--once")

@@ -115,7 +115,7 @@ async def test_the_mode_is_stored_with_the_job_and_an_unknown_one_is_rejected(me
     stored = await memory.remember("I live in Oslo", user_id="ann", mode="document")
     assert stored.job is not None
     assert stored.job.payload == ExtractPayload(mode="document")
-    with pytest.raises(InvalidInput, match="the modes are chat"):
+    with pytest.raises(InvalidInput, match="must be one of chat"):
         await memory.remember("I live in Oslo", user_id="ann", mode="shouting")
 
 

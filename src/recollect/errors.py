@@ -157,7 +157,7 @@ class ModelUnavailable(Unavailable):
 class CircuitOpen(ModelUnavailable):
     """The model failed several times in a row; the next call goes out after `retry_after_s`."""
 
-    def __init__(self, message: str, *, retry_after_s: float) -> None:
+    def __init__(self, message: str, *, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 

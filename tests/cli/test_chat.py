@@ -91,7 +91,7 @@ def test_why_prints_the_memories_of_the_last_answer(cli: Cli, llm: ScriptedLLM) 
     assert "used: 1 memory" in report
     short, _, whole = report.partition("RANK")
     assert re.search(r"0\.\d\d  The budget for the Hawaii trip is \$10,000\n +shares hawaii", short)
-    assert re.search(r"1 +0\.\d\d.* kept +The budget for the Hawaii trip", whole)
+    assert re.search(r"1 +0\.\d\d.* selected +The budget for the Hawaii trip", whole)
     assert "1 hit in" in whole
 
 

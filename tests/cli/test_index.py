@@ -10,7 +10,7 @@ import pytest
 from recollect.config.settings import load
 from recollect.index.vector_store import StoredVector, hash_place, hash_user
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.wiring import open_engine
+from recollect.wiring import open_vector_store
 from tests.support.cli_runner import Cli
 
 
@@ -30,7 +30,7 @@ def break_engine(home: Path) -> None:
 
     async def do() -> None:
         embedder = StaticEmbedder()
-        engine = open_engine(load({"home": home, "index": "milvus"}, environ={}).settings, embedder.model)
+        engine = open_vector_store(load({"home": home, "index": "milvus"}, environ={}).settings, embedder.model)
         rows = await engine.rows(hash_user("ann"))
         await engine.drop(rows[:1])
         [vector] = await embedder.embed(["nobody"])

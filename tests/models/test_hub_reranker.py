@@ -243,7 +243,7 @@ class TestNames:
     @pytest.mark.parametrize("name", ["fastembed", "sentence-transformers:", "model2vec:x"])
     def test_a_wrong_setting_is_refused_with_all_choices(self, name: str) -> None:
         with pytest.raises(
-            InvalidSettings, match=r"neural, sentence-transformers:NAME, fastembed:NAME or http:MODEL"
+            InvalidSettings, match=r"neural, auto, sentence-transformers:NAME, fastembed:NAME or http:MODEL"
         ):
             open_reranker(Settings(reranker=name))
 

@@ -99,8 +99,10 @@ def dead_letters(memory: Memory) -> str:
     ids=["500", "400", "truncated", "html"],
 )
 def test_errors_of_a_model_that_quote_the_prompt_are_not_logged(
-    tmp_path: Path, llm: ScriptedLLM, fault: Fault
+    tmp_path: Path, llm: ScriptedLLM, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As if the pause of the LLM's circuit breaker were over.
+    monkeypatch.setattr("recollect.aio.breaker.OPEN_S", 0.0)
     llm.fault(fault, times=None, on="chat")
     with captured_logs() as log, opened(tmp_path, llm, worker=False, **with_login(llm)) as memory:
         concurrent = dead_letters(memory)

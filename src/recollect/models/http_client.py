@@ -132,9 +132,6 @@ class ModelHttpClient:
 
     async def _try(self, call: _Call) -> _Response:
         """Send one request, and report its outcome to the circuit breaker."""
-        if self._is_paused and self.breaker and not call.counts_timeout:
-            # The probes are left to callers whose timeout says something about the model.
-            raise self.breaker.error("no call was made")
         permit = self.breaker.admit() if self.breaker else Permit.CALL
         failed: bool | None = None
         try:

@@ -29,6 +29,7 @@ from recollect.model.arguments import (
     parse_wait,
 )
 from recollect.model.change import Actor, Author, HistoryEntry, Outcome
+from recollect.model.graph import DEFAULT_NODES, Graph, GraphRequest
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Filter, Listing, Not, Op, Order, both, parse_filter, where
 from recollect.model.result import Page, RecallOutcome, RecallResult, RememberResult, SearchResult
@@ -366,6 +367,25 @@ class AsyncMemory:
         service = await self.service()
         before = parse_number(before, name="before")
         return await service.history(Scope(user_id), memory_id=memory_id, limit=parse_limit(limit), before=before)
+
+    async def graph(
+        self,
+        around: str,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        depth: int = 1,
+        limit: int = DEFAULT_NODES,
+        superseded: bool = False,
+    ) -> Graph:
+        """Return what is related to a name, a key or a memory id: memories, names, keys and sessions, with edges.
+
+        `depth` is the number of edges to follow, 1 or 2; `limit` that of nodes, up to 200. `superseded` includes
+        earlier versions. A name that nothing visible mentions gives an empty graph.
+        """
+        request = GraphRequest(around=around, depth=depth, limit=limit, superseded=superseded)
+        return await (await self.service()).graph(parse_scope(user_id, project_id, session_id), request)
 
     async def export(
         self,

@@ -395,5 +395,6 @@ class Memory(BlockingFacade[AsyncMemory]):
     restore = _blocking(AsyncMemory.restore)
     history = _blocking(AsyncMemory.history)
     undo = _blocking(AsyncMemory.undo)
+    graph = _blocking(AsyncMemory.graph)
     export = _iterating(AsyncMemory.export)
     import_ = _blocking(AsyncMemory.import_)

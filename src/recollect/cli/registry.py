@@ -28,6 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "recall": CommandEntry("query:recall", "Recall memories as a chat does, and print the block for the prompt."),
         "list": CommandEntry("query:list_", "List memories, newest first."),
         "show": CommandEntry("query:show", "Show all fields of a memory."),
+        "graph": CommandEntry("query:graph", "Show what is related to a name, a key or a memory."),
         "history": CommandEntry("query:history", "List changes: who, when, why and the previous values."),
     },
     "Move": {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from starlette.routing import BaseRoute
 
 from recollect.http.api.erasure import admin_erasure_router, erasure_router
+from recollect.http.api.graph import graph_router
 from recollect.http.api.history import changes_router, history_router
 from recollect.http.api.memories import memories_router, reviews_router
 from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
@@ -23,6 +24,7 @@ API_ROUTERS: tuple[Router, ...] = (
     search_router,
     sessions_router,
     history_router,
+    graph_router,
     reviews_router,
     jobs_router,
     changes_router,

@@ -29,6 +29,7 @@ from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import erase as erase_sql
 from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import jobs as job_sql
+from recollect.ledger.sql import mentions as mention_sql
 from recollect.ledger.sql import model_states as model_sql
 from recollect.ledger.sql import responses as response_sql
 from recollect.ledger.sql import tombstones as tombstone_sql
@@ -93,6 +94,8 @@ class Ledger:
                 await ledger.rebuild_terms()
             if not await engine.read(tombstone_sql.is_filled, tenant=NO_TENANT, quick=True):
                 await engine.write(tombstone_sql.add_for_forgotten, tenant=ALL_TENANTS)
+            if not await engine.read(mention_sql.is_filled, tenant=NO_TENANT, quick=True):
+                await engine.write(mention_sql.fill, tenant=ALL_TENANTS)
         except BaseException:
             await engine.close()
             raise
@@ -190,6 +193,10 @@ class Ledger:
     find_conflicting = read_method(change_sql.find_conflicting)
     derived = read_method(evidence.derived, quick=True)
     succession = read_method(evidence.succession, quick=True)
+    mentions = read_method(mention_sql.mentions)
+    mentioning = read_method(mention_sql.mentioning)
+    linked = read_method(mention_sql.linked)
+    certain_names = read_method(mention_sql.certain_names)
 
     async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
         """Return every row of the user that shares a term with the text."""

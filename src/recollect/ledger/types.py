@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.text.names import MentionKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +44,14 @@ class Derived(NamedTuple):
     category: Category
     valid_to: datetime | None = None
     superseded_by: str | None = None
+
+
+class MentionRow(NamedTuple):
+    """A name that the memory of a row mentions."""
+
+    name: str
+    kind: MentionKind
+    row: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from recollect.maintenance.embedding_migration import EmbeddingMigration
 from recollect.maintenance.scheduler import MaintenanceConfig
 from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, Outcome, Update
 from recollect.model.erasure import Receipt
+from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Listing
@@ -46,6 +47,7 @@ from recollect.read.access_counter import AccessCounter
 from recollect.read.conversation_history import invocation_lines
 from recollect.read.explain import break_down_score
 from recollect.read.format import format_context
+from recollect.read.graph import build_graph
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
@@ -397,6 +399,10 @@ class Service:
         if memory_id is not None:
             await self.get(scope, memory_id)
         return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before, after=after)
+
+    async def graph(self, scope: Scope, request: GraphRequest) -> Graph:
+        """Return the memories, names, keys and sessions around a name, a key or a memory."""
+        return await build_graph(scope, request, ledger=self._ledger)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         """Return the turns of a session."""

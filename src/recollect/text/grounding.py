@@ -10,15 +10,14 @@ import re
 from collections.abc import Collection
 from decimal import Decimal
 
+from recollect.text.names import capitalised_words
 from recollect.text.numbers import find_numbers, number_values
-from recollect.text.time_words import MONTHS, WEEKDAYS
 
 _ISO_DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 _MAX_COUNT_WORD = 12
 _FRACTIONS = ("half", "quarter")
 _WORD = re.compile(r"[^\W\d_]\w+")
-_SENTENCE_END = re.compile(r"(?:^|[.!?…:;\n])\W*$")
 _MAX_ENDING = 2
 _MIN_STEM = 3
 
@@ -44,14 +43,7 @@ def missing_names(text: str, source: str) -> list[str]:
 
 def find_names(text: str) -> list[str]:
     """Return the capitalised words that do not begin a sentence, without months and weekdays."""
-    names: dict[str, None] = {}
-    for match in _WORD.finditer(text):
-        name = match[0]
-        if name[0].isupper() and name.casefold() not in MONTHS and name.casefold() not in WEEKDAYS:
-            start = match.start()
-            if start > 0 and not _SENTENCE_END.search(text[max(0, start - 4) : start]):
-                names[name] = None
-    return list(names)
+    return list(dict.fromkeys(word[0] for word, opens in capitalised_words(text) if not opens))
 
 
 def _is_exact(written: str, values: Collection[Decimal]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import Filter, Listing, Not, Op, Where
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
+from recollect.text.names import MentionKind, find_mentions, name_candidates
 from recollect.write.embed import embed
 from recollect.write.sentences import split_sentences
 
@@ -32,6 +34,9 @@ _MAX_KEYED = 1_000
 # Weights of shared words, relative to the cosine, and of the preceding turns.
 _LEXICAL_WEIGHT = 1.0
 _CONTEXT_WEIGHT = 0.8
+# Weight of a name that one memory shares with the turns; it is less the more memories do.
+_NAME_WEIGHT = 0.5
+_MAX_MENTIONS = 2_000
 # Turns, files, and texts about whole conversations are no statements to reconcile with.
 STATEMENTS: Filter = Not(
     Where("category", Op.IN, tuple(map(str, (Category.TURN, Category.FILE, Category.SUMMARY, Category.EPISODE))))
@@ -59,7 +64,7 @@ async def find_related(
 async def _scores(
     scope: Scope, turns: Sequence[Turn], context: Sequence[Turn], view: View, deps: Deps
 ) -> dict[int, float]:
-    """Return the best score of each row, by meaning of the texts and their sentences and by shared words."""
+    """Return the best score of each row, by meaning of the texts and their sentences, shared words and names."""
     queries = _queries(turns, 1.0) + _queries(context[-2:], _CONTEXT_WEIGHT)
     vectors = await embed([text for text, _ in queries], embedder=deps.embedder)
     scores: dict[int, float] = {}
@@ -75,6 +80,27 @@ async def _scores(
     top = np.argsort(-lexical.scores[seen])[: 2 * MAX_RELATED]
     for row, score in zip(lexical.rows[seen][top].tolist(), lexical.scores[seen][top].tolist(), strict=True):
         scores[row] = scores.get(row, 0.0) + _LEXICAL_WEIGHT * score
+    for row, score in (await _name_scores(scope, text, view, deps.ledger)).items():
+        scores[row] = scores.get(row, 0.0) + score
+    return scores
+
+
+async def _name_scores(scope: Scope, text: str, view: View, ledger: Ledger) -> dict[int, float]:
+    """Return a score for each row that mentions a name of the text: in a long text, a name is one word among many."""
+    found = await ledger.mentions(scope.user, name_candidates(text), limit=_MAX_MENTIONS)
+    visible = view.is_visible(np.array([each.row for each in found], np.int64))
+    found = [each for each, seen in zip(found, visible.tolist(), strict=True) if seen]
+    # A word that only begins sentences may be no name, unless it is one in the text.
+    names = {each.name for each in found if each.kind is not MentionKind.OPENING}
+    names |= {each.name for each in find_mentions(text) if each.kind is not MentionKind.OPENING}
+    rows: dict[str, set[int]] = {}
+    for each in found:
+        if each.name in names:
+            rows.setdefault(each.name, set()).add(each.row)
+    scores: dict[int, float] = {}
+    for sharing in rows.values():
+        for row in sharing:
+            scores[row] = scores.get(row, 0.0) + _NAME_WEIGHT / math.sqrt(len(sharing))
     return scores
 
 

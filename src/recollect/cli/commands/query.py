@@ -1,4 +1,4 @@
-"""recollect search, recall, list, show and history."""
+"""recollect search, recall, list, show, graph and history."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ from recollect.cli.rendering import (
 )
 from recollect.errors import InvalidInput, NotFound
 from recollect.model.change import HistoryEntry
+from recollect.model.graph import DEFAULT_NODES, MAX_DEPTH, MAX_NODES, Graph, GraphNode, NodeKind
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.result import Hit, RecallResult
@@ -287,6 +288,55 @@ def show(cli: CliContext, memory_id: str, as_of: str | None) -> None:
         print_json(record.to_dict())
     else:
         print_record(record)
+
+
+_GRAPH_COLUMNS = [Column("KIND"), ID_COLUMN, Column("LABEL")]
+
+
+@command(
+    "recollect graph Anna --user alex",
+    'recollect graph "New York" --user alex --depth 2',
+    "recollect graph ID --user alex --superseded",
+    scope="user project session",
+)
+@click.argument("around", nargs=-1, required=True, metavar="NAME")
+@click.option(
+    "--depth", type=WholeNumber(1, MAX_DEPTH), default=1, show_default=True, help="How many edges to follow."
+)
+@click.option(
+    "--limit",
+    type=WholeNumber(1, MAX_NODES),
+    default=DEFAULT_NODES,
+    show_default=True,
+    help="How many nodes to show.",
+)
+@click.option("--superseded", is_flag=True, help="Include superseded memories.")
+@pass_cli
+def graph(cli: CliContext, around: tuple[str, ...], depth: int, limit: int, superseded: bool) -> None:
+    """Show what is related to a name, a key or a memory.
+
+    NAME is a name that memories mention, a key, or the id of a memory. Below each memory are the nodes it leads to.
+    """
+    center = " ".join(around)
+    with cli.open() as memory:
+        result = memory.graph(center, **cli.scope_args, depth=depth, limit=limit, superseded=superseded)
+    if cli.json:
+        print_json(result.to_dict())
+        return
+    if not result.nodes:
+        print_line(f"No memory of user {cli.user_id} mentions {center!r}. ", dim("Names are capitalised words."))
+        return
+    print_table(_GRAPH_COLUMNS, [_node_row(node, result) for node in result.nodes])
+    if result.truncated:
+        print_line(dim(f"There is more than {limit} nodes; raise --limit, up to {MAX_NODES}."), err=True)
+
+
+def _node_row(node: GraphNode, graph: Graph) -> TableRow:
+    labels = {each.id: each.memory_id or each.label for each in graph.nodes}
+    edges = [f"{edge.kind}: {labels[edge.target]}" for edge in graph.edges if edge.source == node.id]
+    status = [] if node.status in (None, Status.ACTIVE) else [f"status: {node.status}"]
+    label = "" if node.kind is NodeKind.MEMORY else node.project_id or ""
+    return TableRow((node.kind, node.memory_id or label, node.label), notes=[*status, *edges])
 
 
 _MAX_CONTENT_CHARS = 100

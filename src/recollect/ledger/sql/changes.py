@@ -37,6 +37,7 @@ from recollect.ledger.sql.memories import (
     record_from_row,
     record_to_params,
 )
+from recollect.ledger.sql.mentions import put_mentions
 from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.usage import add_to_daily_total, add_usage
@@ -257,6 +258,7 @@ async def write_plan(
     await tx.dialect.terms.put(tx, {rows[id]: text for id, text in words.items()})
     await _reword(tx, owner, plan, rows)
     await put_evidence(tx, owner.name, plan, rows)
+    await put_mentions(tx, owner.name, plan, rows)
     if plan.vectors:
         assert model is not None
         await put_vectors(tx, model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})

@@ -38,6 +38,7 @@ from recollect.model.times import from_micros, now, to_micros
 _USER_TABLES: Mapping[str, str] = {
     "vectors": "vectors",
     "evidence": "",
+    "mentions": "",
     "history": "history",
     "turns": "turns",
     "memories": "memories",
@@ -58,7 +59,7 @@ _USER_TABLES: Mapping[str, str] = {
 TABLES = ("terms", *_USER_TABLES, "users")
 # What a receipt calls the parts of the database, and the tables of each; the log is no table.
 _PARTS = {
-    "memories and turns": ("memories", "evidence", "turns", "conversations", "users"),
+    "memories and turns": ("memories", "evidence", "mentions", "turns", "conversations", "users"),
     "full text": ("terms",),
     "vectors": ("vectors",),
     "history": ("history",),
@@ -268,6 +269,7 @@ async def _remove_memories(tx: Tx, owner: Owner, ids: Collection[str], counts: d
         for table, column, param in (
             ("vectors", "row", "rows"),
             ("evidence", "row", "rows"),
+            ("mentions", "row", "rows"),
             ("history", "memory_id", "ids"),
             ("turns", "id", "ids"),
             ("memories", "id", "ids"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from recollect.ledger.sql import mentions
 from recollect.ledger.sql.evidence import add_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.memories import MEMORY_COLUMNS, record_from_row
@@ -67,6 +68,10 @@ async def check(tx: Tx) -> list[str]:
             "{} pieces of evidence belong to no memory; run: recollect doctor --mend",
         ),
         (
+            "SELECT count(*) FROM mentions n WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = n.row)",
+            "{} mentions of names belong to no memory; run: recollect doctor --mend",
+        ),
+        (
             "SELECT count(*) FROM turns t WHERE NOT EXISTS "
             "(SELECT 1 FROM memories m WHERE m.user_id = t.user_id AND m.id = t.id)",
             "{} turns have lost their text",
@@ -87,7 +92,7 @@ async def terms_version(tx: Tx) -> str | None:
 
 
 async def rebuild_terms(tx: Tx, progress: Callable[[int], None] = lambda done: None) -> None:
-    """Rebuild full text, traits and evidence in one transaction: concurrent readers see the old ones whole.
+    """Rebuild full text, traits, evidence and mentions in one transaction: concurrent readers see the old ones whole.
 
     `progress` receives the number of rows done.
     """
@@ -117,6 +122,7 @@ async def rebuild_terms(tx: Tx, progress: Callable[[int], None] = lambda done: N
         )
         after, done = rows[-1][0], done + len(rows)
         progress(done)
+    await mentions.fill(tx)
     await tx.run("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = vectors.row)", {})
     # Caches of lengths and rows are read again.
     await tx.run("UPDATE users SET epoch = epoch + 1", {})

@@ -184,6 +184,14 @@ CREATE UNIQUE INDEX memories_one_value_a_key ON memories (user_id, place, catego
     WHERE status = 'active' AND "key" IS NOT NULL
 CREATE UNIQUE INDEX memories_said_once ON memories (user_id, place, fingerprint)
     WHERE status = 'active' AND fingerprint IS NOT NULL
+CREATE TABLE mentions (
+    user_id TEXT COLLATE BINARY NOT NULL,
+    name TEXT COLLATE BINARY NOT NULL,
+    row BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    PRIMARY KEY (user_id, name, row, kind)
+) WITHOUT ROWID
+CREATE INDEX mentions_of_memory ON mentions (user_id, row)
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 CREATE TABLE model_states (
     model BIGINT PRIMARY KEY,

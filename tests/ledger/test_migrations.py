@@ -285,6 +285,49 @@ async def learned_from_turns(ledger: Ledger) -> Any:
     return results
 
 
+BEFORE_MENTIONS = (
+    "DROP TABLE mentions",
+    "UPDATE meta SET value = '14' WHERE name = 'schema'",
+    "DELETE FROM meta WHERE name IN ('schema_15_at', 'mentions')",
+)
+
+
+async def mentioned(ledger: Ledger) -> list[str]:
+    """The ids of the memories that mention a name or have a key."""
+    return [each.id for each in await ledger.mentioning(ANN, ["anna"], ["city"], superseded=False, limit=9)]
+
+
+async def with_names(ledger: Ledger) -> None:
+    records = [memory("met Anna", id="a"), memory("city: Rome", id="b", key="city", value="Rome"), memory("tea")]
+    await ledger.apply(ANN, [Add(record) for record in records], by=BY)
+    assert await mentioned(ledger) == ["b", "a"]
+    await ledger.close()
+
+
+async def test_names_of_an_older_sqlite_ledger_are_found_after_its_migration(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    await with_names(await open_sqlite(file, MODEL))
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for statement in BEFORE_MENTIONS:
+            connection.execute(statement)
+        connection.commit()
+    ledger = await open_sqlite(file, MODEL)
+    assert (await mentioned(ledger), await ledger.check()) == (["b", "a"], [])
+    await ledger.close()
+
+
+async def test_names_of_an_older_postgres_ledger_are_found_after_its_migration() -> None:
+    async with running_server().database(role=PLAIN_ROLE) as dsn:
+        await with_names(await open_postgres(dsn, MODEL))
+        connection = await asyncpg.connect(dsn)
+        for statement in BEFORE_MENTIONS:
+            await connection.execute(statement)
+        await connection.close()
+        ledger = await open_postgres(dsn, MODEL)
+        assert (await mentioned(ledger), await ledger.check()) == (["b", "a"], [])
+        await ledger.close()
+
+
 PEOPLE = [Scope(f"user {n}") for n in range(4)]
 # Far more than anything here takes, and less than a writer waits for a lock.
 SOON_S = 25.0

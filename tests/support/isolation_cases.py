@@ -407,6 +407,11 @@ OWN: Cases = {
     f"POST {V1}/session/end": placed(Call(query={"session_id": "{session}"}, **CHANGE), mine=(404,))[1:],
     f"POST {V1}/session/runs": placed(Call(json=_RUN, **CHANGE)),
     f"GET {V1}/history": placed(Call(**READ)),
+    f"GET {V1}/graph": [
+        *placed(Call(query={"around": "budget", "depth": 2, "superseded": True}, **READ)),
+        *placed(Call(query={"around": "{memory}", "depth": 2}, **READ)),
+        Call(query={"around": "{own}"}, headers=PLACE, answers=(200,), **READ),
+    ],
     f"GET {V1}/memories/{{memory_id}}/history": [*by_memory_id(Call(**READ)), *by_memory_id(Call(**READ), "{gone}")],
     f"POST {V1}/undo": [
         Call(json={"change_id": "{entry}"}, answers=(404,), **CHANGE, **WHOLE),

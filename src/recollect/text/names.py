@@ -25,6 +25,7 @@ _MAX_WORDS = 4
 _MAX_CHARS = 8_000
 _MAX_MENTIONS = 64
 _MAX_NAME_CHARS = 100
+_MAX_KEY_CHARS = 300
 
 
 class MentionKind(StrEnum):
@@ -73,7 +74,9 @@ def find_mentions(content: str, *, key: str | None = None, value: str | None = N
             mentions.setdefault((name, kind), Mention(name, label, kind))
     names = {name for name, kind in mentions if kind is MentionKind.NAME}
     unique = [each for each in mentions.values() if each.kind is MentionKind.NAME or each.name not in names]
-    return unique if key is None else [Mention(key, key, MentionKind.KEY), *unique]
+    # A longer key does not fit into an index.
+    keys = [] if key is None or len(key) > _MAX_KEY_CHARS else [Mention(key, key, MentionKind.KEY)]
+    return keys + unique
 
 
 def _names(text: str) -> Iterator[tuple[str, MentionKind]]:

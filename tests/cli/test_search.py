@@ -195,3 +195,23 @@ def test_a_memory_that_does_not_fit_the_block_is_marked(cli: Cli) -> None:
     cli.add("The Hawaii trip budget " + "was talked about at great length " * 400, *ANN)
     (cli.home / "config.toml").write_text("context_tokens = 256\n")
     assert re.search(r"^ +(cut|left out): ", cli("recall", QUESTION, *ANN).stdout, re.MULTILINE)
+
+
+def test_graph_shows_what_is_related_to_a_name(cli: Cli) -> None:
+    id = cli.add("Met Maria in New York", *ANN)
+    assert [line.split() for line in cli("graph", "new", "york", *ANN, "--depth", "2").stdout.splitlines()] == [
+        ["KIND", "ID", "LABEL"],
+        ["name", "New", "York"],
+        ["memory", id, "Met", "Maria", "in", "New", "York"],
+        ["mentions:", "Maria"],
+        ["mentions:", "New", "York"],
+        ["name", "Maria"],
+    ]
+    assert [node["id"] for node in cli.json("graph", id, *ANN)["nodes"]] == [
+        f"memory:{id}",
+        "name:maria",
+        "name:new york",
+    ]
+    assert "No memory of user bob mentions 'Maria'" in cli("graph", "Maria", "--user", "bob").stdout
+    assert "Cut at --limit 1;" in cli("graph", id, *ANN, "--limit", "1").stderr
+    assert "3 is not in the range" in cli.error("graph", "Maria", *ANN, "--depth", "3", code=2)

@@ -328,7 +328,7 @@ def graph(cli: CliContext, around: tuple[str, ...], depth: int, limit: int, supe
         return
     print_table(_GRAPH_COLUMNS, [_node_row(node, result) for node in result.nodes])
     if result.truncated:
-        print_line(dim(f"There is more than {limit} nodes; raise --limit, up to {MAX_NODES}."), err=True)
+        print_line(dim(f"Cut at --limit {limit}; it may be up to {MAX_NODES}."), err=True)
 
 
 def _node_row(node: GraphNode, graph: Graph) -> TableRow:

@@ -191,7 +191,7 @@ CREATE TABLE mentions (
     kind TEXT NOT NULL,
     PRIMARY KEY (user_id, name, row, kind)
 ) WITHOUT ROWID
-CREATE INDEX mentions_of_memory ON mentions (user_id, row)
+CREATE INDEX mentions_of_memory ON mentions (row)
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)
 CREATE TABLE model_states (
     model BIGINT PRIMARY KEY,

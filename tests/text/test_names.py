@@ -18,7 +18,7 @@ def named(content: str, kind: MentionKind = MentionKind.NAME, **fact: str) -> li
         ("we met Jean-Luc at the ZKM, then Bob", ["Jean-Luc", "ZKM", "Bob"]),
         ("моя сестра Анна живёт в Москве", ["Анна", "Москве"]),
         ("η αδελφή μου λέγεται Ελένη", ["Ελένη"]),
-        ("sees Dr. Weber on Monday in March", ["Dr"]),
+        ("sees Dr. Weber on Mondays in March", ["Dr"]),
         ("likes tea", []),
         ("妹は東京に住んでいる", []),
         ("I AM NOT SHOUTING AT ALL", []),

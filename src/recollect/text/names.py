@@ -17,6 +17,7 @@ from recollect.text.time_words import MONTHS, WEEKDAYS
 
 # Raise it when the mentions of a text change: a ledger filled with another version is filled anew when opened.
 NAMES_VERSION = 1
+_DATES = frozenset((*MONTHS, *WEEKDAYS))
 _WORD = re.compile(r"[^\W\d_]\w+")
 _SENTENCE_END = re.compile(r"(?:^|[.!?…:;\n])\W*$")
 # Between two words of one name: "New York", "Jean-Luc".
@@ -53,7 +54,8 @@ def capitalised_words(text: str) -> Iterator[tuple[re.Match[str], bool]]:
     """Yield the capitalised words, without months and weekdays, each with whether it begins a sentence."""
     for match in _WORD.finditer(text):
         word, start = match[0], match.start()
-        if word[0].isupper() and word.casefold() not in MONTHS and word.casefold() not in WEEKDAYS:
+        # Without the ending of "on Fridays".
+        if word[0].isupper() and {word.casefold(), word.casefold().removesuffix("s")}.isdisjoint(_DATES):
             yield match, not start or bool(_SENTENCE_END.search(text[max(0, start - 4) : start]))
 
 

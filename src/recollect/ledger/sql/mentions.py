@@ -76,7 +76,8 @@ async def mentions(tx: Tx, user: str, names: Collection[str], *, limit: int) -> 
     """Return the user's mentions of these names, in the newest memories first; whoever may see the memories."""
     rows = await tx.rows(
         f"SELECT name, kind, row FROM mentions WHERE user_id = :user AND {tx.dialect.among('name', 'names')} "
-        "AND kind <> :key ORDER BY row DESC, name LIMIT :limit",
+        # The sign keeps SQLite from reading all mentions in the order of rows.
+        "AND kind <> :key ORDER BY +row DESC, name LIMIT :limit",
         {"user": user, "names": _storable(names), "key": _KEY, "limit": limit},
     )
     return [MentionRow(name, MentionKind(kind), row) for name, kind, row in rows]
@@ -87,15 +88,10 @@ async def mentioning(
 ) -> list[MemoryRecord]:
     """Return the visible memories that mention one of the names or have one of the keys, newest first."""
     params: dict[str, Any] = {"names": _storable(names), "keys": _storable(keys), "key": _KEY, "limit": limit}
-    return await _select(
-        tx,
-        scope,
-        "row IN (SELECT row FROM mentions WHERE user_id = :user AND "
-        f"(({tx.dialect.among('name', 'names')} AND kind <> :key) OR "
-        f"({tx.dialect.among('name', 'keys')} AND kind = :key)))",
-        params,
-        superseded=superseded,
-    )
+    by_name = f"user_id = :user AND {tx.dialect.among('name', 'names')} AND kind <> :key"
+    by_key = f"user_id = :user AND {tx.dialect.among('name', 'keys')} AND kind = :key"
+    rows = f"SELECT row FROM mentions WHERE {by_name} UNION SELECT row FROM mentions WHERE {by_key}"
+    return await _select(tx, scope, rows, params, superseded=superseded)
 
 
 async def linked(
@@ -103,34 +99,36 @@ async def linked(
 ) -> list[MemoryRecord]:
     """Return the visible memories of these ids and those that were replaced by others, newest first."""
     params: dict[str, Any] = {"ids": _storable(ids), "limit": limit}
-    test = tx.dialect.among("id", "ids")
+    rows = f"SELECT row FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}"
     if replaced_by:
         params["successors"] = _storable(replaced_by)
         replaced = tx.dialect.among(tx.dialect.in_body("superseded_by"), "successors")
-        test = f"({test} OR (status = 'superseded' AND {replaced}))"
-    return await _select(tx, scope, test, params, superseded=superseded)
+        rows += f" UNION SELECT row FROM memories WHERE user_id = :user AND status = 'superseded' AND {replaced}"
+    return await _select(tx, scope, rows, params, superseded=superseded)
 
 
 async def certain_names(tx: Tx, scope: Scope, names: Collection[str], *, superseded: bool) -> set[str]:
     """Return those names that a visible memory mentions inside a sentence, where only names are capitalised."""
     params: dict[str, Any] = {"names": _storable(names), "key": _KEY, "opening": _OPENING}
+    shown = _shown(tx, scope, params, superseded=superseded)
     rows = await tx.rows(
         f"SELECT DISTINCT name FROM mentions WHERE user_id = :user AND {tx.dialect.among('name', 'names')} "
-        "AND kind <> :key AND kind <> :opening AND row IN "
-        f"(SELECT row FROM memories WHERE {_shown(tx, scope, params, superseded=superseded)})",
+        "AND kind <> :key AND kind <> :opening AND EXISTS "
+        f"(SELECT 1 FROM memories {tx.dialect.fragments['by_row']} WHERE row = mentions.row AND {shown})",
         params,
     )
     return {name for (name,) in rows}
 
 
-async def _select(tx: Tx, scope: Scope, test: str, params: dict[str, Any], *, superseded: bool) -> list[MemoryRecord]:
+async def _select(tx: Tx, scope: Scope, rows: str, params: dict[str, Any], *, superseded: bool) -> list[MemoryRecord]:
+    """Return the visible memories among the rows that a query selects, without turns, newest first."""
     shown = _shown(tx, scope, params, superseded=superseded)
-    rows = await tx.rows(
-        f"SELECT {SELECTED_COLUMNS} FROM memories WHERE {test} AND {shown} AND category <> 'turn' "
-        "ORDER BY row DESC LIMIT :limit",
+    found = await tx.rows(
+        f"SELECT {SELECTED_COLUMNS} FROM memories {tx.dialect.fragments['by_row']} "
+        f"WHERE row IN ({rows}) AND {shown} AND category <> 'turn' ORDER BY row DESC LIMIT :limit",
         params,
     )
-    return [record_from_row(row) for row in rows]
+    return [record_from_row(row) for row in found]
 
 
 def _shown(tx: Tx, scope: Scope, params: dict[str, Any], *, superseded: bool) -> str:

@@ -11,4 +11,4 @@ CREATE TABLE mentions (
     PRIMARY KEY (user_id, name, row, kind)
 ) {clustered};
 
-CREATE INDEX mentions_of_memory ON mentions (user_id, row);
+CREATE INDEX mentions_of_memory ON mentions (row);

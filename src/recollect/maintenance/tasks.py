@@ -144,7 +144,8 @@ async def forget(
 ) -> tuple[list[MaintenanceStep], list[str]]:
     """Forget memories softly, finish the run, and return the steps and why some memories were left.
 
-    With `evicts`, they only make room for others. A memory that was changed after it was read is left alone. History keeps what is forgotten, and undo restores it.
+    With `evicts`, they only make room for others. A memory that was changed after it was read is left alone. History
+    keeps what is forgotten, and undo restores it.
     """
     done: list[MemoryRecord] = []
     left: list[str] = []

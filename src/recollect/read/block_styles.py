@@ -19,7 +19,8 @@ MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPIS
 class BlockItem:
     """One memory in a block. All fields but `content` and `value` are already sanitised and on one line.
 
-    `at` is when it was said, `event_at` when it happened if that was another day. `until` is the day on which what it says ended, empty for what holds. Memories about one subject share a number.
+    `at` is when it was said, `event_at` when it happened if that was another day. `until` is the day on which what it
+    says ended, empty for what holds. Memories about one subject share a number.
     """
 
     id: str

@@ -208,7 +208,7 @@ def _changing(text: str) -> tuple[str, ...]:
 
 
 def _is_about(changing: str, text: str) -> bool:
-    """Return whether a changing statement names what the text is about, or has half of its terms in common with it."""
+    """Return whether a changing statement names what the text is about, or shares half of its terms with it."""
     names = {name.casefold() for name in analyze_question(changing).names} - MONTHS.keys()
     if not names.isdisjoint(split_words(text.casefold())):
         return True

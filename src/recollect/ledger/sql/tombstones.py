@@ -38,7 +38,8 @@ async def write_tombstones(tx: Tx, user: str, plan: Plan) -> None:
 def _changed_messages(plan: Plan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the (role, text) of turns that get a tombstone, forgotten ones and former wordings, and that lose it.
 
-    An evicted turn gets none: old history may bring it back. A turn that is appended anew keeps the tombstone of its text: the older history can still be sent again.
+    An evicted turn gets none: old history may bring it back. A turn that is appended anew keeps the tombstone of its
+    text: the older history can still be sent again.
     """
     added = [
         _role_and_text(record)

@@ -153,6 +153,16 @@ async def put_tombstones(tx: Tx, user: str, incoming: TombstoneSet) -> None:
         await _put(tx, user, [digest], at)
 
 
+async def prune_tombstones(tx: Tx, before: datetime) -> int:
+    """Remove a batch of the tombstones of texts and turns that were forgotten before a time; return how many."""
+    rows = await tx.rows(
+        "DELETE FROM tombstones WHERE (user_id, digest) IN (SELECT user_id, digest FROM tombstones "
+        "WHERE forgotten_at < :before LIMIT :limit) RETURNING 1",
+        {"before": to_micros(before), "limit": _PAGE},
+    )
+    return len(rows)
+
+
 async def _find_times(tx: Tx, user: str, digests: Collection[str]) -> dict[str, datetime]:
     rows = await tx.rows(
         "SELECT digest, forgotten_at FROM tombstones "

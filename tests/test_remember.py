@@ -476,3 +476,14 @@ def test_statements_of_the_assistant_end_no_memory(memory: Memory, llm: Scripted
     changes(llm, "eat", "end", VEGAN, "User is no longer vegan", lines=[2])
     say(memory, [*user("What do I eat?"), {"role": "assistant", "content": "You are no longer vegan."}])
     assert contents(facts(memory)) == [VEGAN]
+
+
+async def test_concurrent_merges_of_similar_memories_lose_no_update(tmp_path: Path) -> None:
+    async with opened_async(tmp_path, same_letters=0.8) as memory:
+        await memory.add("The budget for the trip to Hawaii is ten thousand", user_id="ann", importance=0.2)
+        texts = [f"The budget for the trip to Hawaii is ten thousand {word}" for word in ("now", "yes", "ok", "too")]
+        await asyncio.gather(*(memory.add(text, user_id="ann", importance=0.2) for text in texts))
+        [record] = (await memory.get_all(user_id="ann")).records
+        # Each merge raises the importance by a tenth.
+        assert record.importance == pytest.approx(0.6)
+        assert record.version == 5

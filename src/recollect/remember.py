@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.deps import Deps
-from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
+from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings, NotFound, StaleVersion
 from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
@@ -63,12 +63,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryInput:
-    """A memory to store as the caller wrote it."""
+    """A memory to store as the caller wrote it; `merge` says whether it may be merged with a similar one."""
 
     content: str | None
     fields: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
     correction: bool = False
+    merge: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class LearningConfig(ExtractionConfig):
     after: SessionConfig = field(default_factory=SessionConfig)
 
 
+# How often a merge is retried after concurrent changes of the similar memory.
+_MAX_MERGES = 10
 # The LLM answered, but not usably; `InvalidSettings` is an `InvalidInput` too, and stays an error.
 _UNUSABLE_ANSWER = (BrokenAnswer, InvalidInput)
 
@@ -343,7 +346,17 @@ async def add(
     vector = new.vector if record.content == drafted.content else None
     if vector is None:
         [vector] = await embed([record.content], embedder=deps.embedder)
-    change = await merge_with_similar(Add(record, vector, new.correction), deps, config.reconciling)
-    by = config.redactor.redact_author(by)
-    [outcome] = (await deps.ledger.apply(scope, [change], by=by, once=idempotency)).outcomes
-    return replace(outcome, redacted=redacted)
+    addition, by = Add(record, vector, new.correction), config.redactor.redact_author(by)
+    for tries_left in range(_MAX_MERGES - 1, -1, -1):
+        # The last try adds it: duplicates are better than a refused memory.
+        merges = new.merge and tries_left > 0
+        change = await merge_with_similar(addition, deps, config.reconciling) if merges else addition
+        try:
+            [outcome] = (await deps.ledger.apply(scope, [change], by=by, once=idempotency)).outcomes
+        except (StaleVersion, NotFound):
+            # Another merge changed the similar memory meanwhile.
+            if change is addition:
+                raise
+        else:
+            return replace(outcome, redacted=redacted)
+    raise AssertionError("the last try returns or raises")

@@ -116,3 +116,16 @@ def test_an_unreported_probe_does_not_block_the_breaker() -> None:
     assert breaker.permit() is Permit.PROBE
     clock.at += 5
     assert breaker.permit() is Permit.PROBE
+
+
+def test_a_caller_that_yields_leaves_the_probe_to_others_for_five_seconds() -> None:
+    breaker, clock = opened()
+    clock.at += 5
+    assert breaker.permit(yields=True) is Permit.DENY
+    assert breaker.permit() is Permit.PROBE
+    breaker.record_failure(Permit.PROBE)
+    # Nobody else probes.
+    clock.at += 10
+    assert breaker.permit(yields=True) is Permit.PROBE
+    breaker.record_success(Permit.PROBE)
+    assert breaker.permit(yields=True) is Permit.CALL

@@ -305,3 +305,18 @@ def test_no_http_api_learns_a_forgotten_turn_again(tmp_path: Path, llm: Scripted
         results = all_said(2)
         assert ILL not in results
         assert SLEEP in results
+
+
+async def test_turns_evicted_by_a_quota_may_come_back_with_old_history(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, learn="off", quota_user=2, quota_turns=True, quota_order="oldest")
+    async with AsyncMemory(settings=settings) as memory:
+        for text in ("yes", "My sister lives in Porto", "I play the cello", "I work nights"):
+            await memory.remember(text, user_id="ann", session_id="monday")
+        assert [turn.content for turn in await memory.sessions.turns(user_id="ann", session_id="monday")] == [
+            "I play the cello",
+            "I work nights",
+        ]
+        received_at = now() - timedelta(days=1)
+        service = await memory.service()
+        stored = await service.remember(Scope("ann", "", "old"), [user("yes")], by=BY, received_at=received_at)
+        assert [turn.content for turn in stored.turns] == ["yes"]

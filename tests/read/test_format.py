@@ -150,9 +150,19 @@ def test_the_marks_are_fresh_in_every_block() -> None:
     assert len({rendered("recollect", [hit("tea")]) for _ in range(100)}) == 100
 
 
-def test_the_date_is_when_it_happened_if_that_is_known() -> None:
-    block = rendered("recollect", [hit("They married", occurred_at=datetime(2019, 6, 1, tzinfo=UTC))])
-    assert '"date": "2019-06-01"' in block
+def test_the_date_is_when_it_was_said_and_that_of_an_event_on_another_day_is_named() -> None:
+    hits = [
+        hit("They married", occurred_at=datetime(2019, 6, 1, tzinfo=UTC)),
+        hit("They met today", occurred_at=datetime(2026, 5, 7, tzinfo=UTC)),
+        hit("They talked about 2025", "episode", occurred_at=datetime(2025, 1, 2, tzinfo=UTC)),
+    ]
+    lines = [json.loads(line) for line in rendered("recollect", hits).split("\n") if line.startswith("{")]
+    dates = {line["text"]: (line["date"], line.get("event_date")) for line in lines}
+    assert dates == {
+        "They married": ("2026-05-07", "2019-06-01"),
+        "They met today": ("2026-05-07", None),
+        "They talked about 2025": ("2025-01-02", None),
+    }
 
 
 def test_text_in_other_scripts_is_shown_as_it_is() -> None:
@@ -442,7 +452,7 @@ def test_ten_thousand_wild_texts_never_close_the_fence() -> None:
         assert closing == opening.replace("<", "</")
         for line in memories:
             parsed = json.loads(line)
-            assert set(parsed) <= {"date", "kind", "who", "text"}
+            assert set(parsed) <= {"date", "event_date", "kind", "who", "text"}
             assert parsed["text"]
             assert not set("<>") & set(line)
             assert "[INST]" not in line

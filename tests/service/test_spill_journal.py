@@ -20,6 +20,7 @@ from recollect.errors import DiskFull
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
+from recollect.model.job import ExtractPayload, JobKind
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
@@ -317,3 +318,15 @@ def test_each_ledger_has_its_own_journal(tmp_path: Path) -> None:
     # Credentials do not matter.
     same = ("postgresql://ann:a@db/one", "postgres://ann:b@db/one", "postgresql://db/one?password=c&user=ann")
     assert {of(place) for place in same} == {of("postgresql://db/one")}
+
+
+async def test_replayed_turns_are_learned_from_in_the_mode_of_their_chat(
+    journal: SpillJournal, service: Service
+) -> None:
+    tuesday = Scope("ann", "", "tuesday")
+    for scope, mode in ((MONDAY, "task"), (tuesday, None)):
+        message = {"role": "user", "content": "I moved to Porto", "turn_id": new_id()}
+        await journal.append_messages(scope, [message], now(), mode=mode)
+    assert await SpillReplay(journal, lambda: service).replay_pending() == 2
+    payloads = {job.scope: job.payload for job in await service.jobs.list("ann") if job.kind is JobKind.EXTRACT}
+    assert payloads == {MONDAY: ExtractPayload(mode="task"), tuesday: None}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from recollect.errors import InvalidInput
 from recollect.model.query import matches, parse_filter
 from recollect.text import time_words
-from recollect.text.time_expressions import Period, find_periods, nearness, period_filter
+from recollect.text.statement_dates import find_date
+from recollect.text.time_expressions import Period, find_periods, nearness, parse_time_filter, period_filter
 from tests.support.ledger_samples import memory
 
 # A Wednesday.
@@ -428,3 +429,37 @@ def test_a_filter_takes_the_first_instant_and_leaves_the_last() -> None:
     period = one("in March")
     for edge, passes in ((period.start, True), (period.end, False)):
         assert matches(memory(occurred_at=edge), period_filter(period)) is passes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The book club meets on the first monday of the month",
+        "the second Friday of each month we play cards",
+        "the last Friday of the month is pizza day",
+        "I have choir on monday evenings",
+        "on tuesday mornings I run",
+        "every other wednesday we meet",
+        "am ersten Montag im Monat ist Probe",
+    ],
+)
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_recurring_weekday_has_no_date(text: str, ahead: bool) -> None:
+    assert find_date(text, at=datetime(2026, 11, 17, 12, tzinfo=UTC), ahead=ahead) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "starts"),
+    [
+        ("Where are we going in August?", ["2026-08-01", "2027-08-01"]),
+        ("What do I have on Friday?", ["2026-11-13", "2026-11-20"]),
+        ("What did we do in August?", ["2026-08-01"]),
+        ("Where are we going in August 2028?", ["2028-08-01"]),
+        ("Friday of last week", ["2026-11-09", "2026-11-13"]),
+    ],
+)
+def test_a_month_or_weekday_in_a_question_is_the_next_one_too_unless_it_asks_about_the_past(
+    question: str, starts: list[str]
+) -> None:
+    periods = parse_time_filter(question, at=datetime(2026, 11, 17, 12, tzinfo=UTC), mode="prefer").periods
+    assert sorted(f"{each.start:%Y-%m-%d}" for each in periods if each.start) == starts

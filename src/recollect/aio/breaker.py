@@ -56,11 +56,14 @@ class Breaker:
         """Return the time until the next probe may go; 0 if a call may go now."""
         return 0.0 if self._probe_at is None else max(self._probe_at - self._clock(), 0.0)
 
-    def permit(self) -> Permit:
-        """Return the permission of the caller; one that calls or probes must record the outcome."""
+    def permit(self, *, yields: bool = False) -> Permit:
+        """Return the permission of the caller; one that calls or probes must record the outcome.
+
+        A caller that `yields` probes only if no other has done so for 5 seconds.
+        """
         if self._probe_at is None:
             return Permit.CALL
-        if self._clock() < self._probe_at:
+        if self._clock() < self._probe_at + (OPEN_S if yields else 0.0):
             return Permit.DENY
         self._probe_at = self._clock() + OPEN_S
         return Permit.PROBE

@@ -152,5 +152,5 @@ def memory_functions(memory_of: Callable[[Any], RunMemory], context: Any) -> lis
 
 def _to_result(hit: Hit) -> dict[str, str]:
     record = hit.record
-    day = (record.occurred_at or record.created_at).date().isoformat()
-    return {"id": record.id, "memory": sanitize_line(record.content), "date": day}
+    result = {"id": record.id, "memory": sanitize_line(record.content), "date": record.stated_at.date().isoformat()}
+    return result | ({"event_date": record.event_at.date().isoformat()} if record.event_at else {})

@@ -280,6 +280,7 @@ class Ledger:
     spent_today = read_method(usage_sql.spent_today, quick=True)
     prune_jobs = prune_method(job_sql.prune_jobs)
     prune_idempotency_keys = prune_method(job_sql.prune_idempotency_keys)
+    prune_tombstones = prune_method(tombstone_sql.prune_tombstones)
     prune_responses = prune_method(response_sql.prune_responses, response_sql.prune_threads)
 
     async def lease(

@@ -87,6 +87,7 @@ class Plan:
     originals: dict[str, MemoryRecord] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
     lines: list[HistoryLine] = field(default_factory=list)
+    evicted: set[str] = field(default_factory=set)
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
@@ -179,6 +180,8 @@ def _apply_change(plan: Plan, change: Change | Revert) -> Outcome:
                 plan, change.id, fields, ChangeKind.UPDATE, expected=change.expected_version, vector=change.vector
             )
         case Forget():
+            if change.evicted:
+                plan.evicted.add(change.id)
             return _edit(
                 plan, change.id, {"status": Status.FORGOTTEN}, ChangeKind.FORGET, expected=change.expected_version
             )

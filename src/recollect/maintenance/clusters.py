@@ -56,8 +56,8 @@ class MergeCandidate:
 
     @property
     def stated_at(self) -> datetime:
-        """Return when it happened, or when it was stored."""
-        return self.record.occurred_at or self.record.created_at
+        """Return when it was said: of two statements about an event, the later one holds."""
+        return self.record.stated_at
 
 
 @dataclass(frozen=True, slots=True)

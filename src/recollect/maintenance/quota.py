@@ -75,7 +75,7 @@ async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, q
         records = [record async for page in read_pages(ledger, owner, listing) for record in page]
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)
     more = len(surplus) > run.max_changes
-    steps, left = await forget(owner, surplus[: run.max_changes], why="quota", run=run, ledger=ledger)
+    steps, left = await forget(owner, surplus[: run.max_changes], why="quota", run=run, ledger=ledger, evicts=True)
     return run.report(MaintenanceTask.QUOTA, scope, steps, left=left, looked_at=count, more=more)
 
 

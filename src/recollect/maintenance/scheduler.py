@@ -175,6 +175,9 @@ _log = logging.getLogger("recollect")
 _EVERY_S = 60.0
 _JOB_RETENTION = timedelta(days=7)
 _REPLY_RETENTION = timedelta(days=7)
+# Clients resend a conversation while it goes on: one that is resumed after this time is rare, and digests of what was
+# forgotten should not outlive their use.
+TOMBSTONE_RETENTION = timedelta(days=730)
 # Until then one can go back to the previous embedding model without embedding again.
 _VECTOR_RETENTION = timedelta(days=1)
 # Small pages and batches, so that other requests do not wait for long; the next tick continues after `_PAGES`.
@@ -262,6 +265,7 @@ class Scheduler:
         await self._ledger.prune_jobs(moment - _JOB_RETENTION)
         await self._ledger.prune_idempotency_keys(moment - _REPLY_RETENTION)
         await self._ledger.prune_responses(moment)
+        await self._ledger.prune_tombstones(moment - TOMBSTONE_RETENTION)
         await self._ledger.purge(moment - timedelta(days=self._config.forget_days))
         await drop_old_vectors(self._ledger, before=moment - _VECTOR_RETENTION)
 

@@ -134,18 +134,25 @@ class MaintenanceRun:
 
 
 async def forget(
-    scope: Scope, records: Sequence[MemoryRecord], *, why: str, run: MaintenanceRun, ledger: Ledger
+    scope: Scope,
+    records: Sequence[MemoryRecord],
+    *,
+    why: str,
+    run: MaintenanceRun,
+    ledger: Ledger,
+    evicts: bool = False,
 ) -> tuple[list[MaintenanceStep], list[str]]:
     """Forget memories softly, finish the run, and return the steps and why some memories were left.
 
-    A memory that was changed after it was read is left alone. History keeps what is forgotten, and undo restores it.
+    With `evicts`, they only make room for others. A memory that was changed after it was read is left alone. History
+    keeps what is forgotten, and undo restores it.
     """
     done: list[MemoryRecord] = []
     left: list[str] = []
     for start in range(0, len(records), _CHUNK):
         chunk = list(records[start : start + _CHUNK])
         if not run.dry_run:
-            chunk, changed = await _forget_unchanged(scope, chunk, why, run, ledger)
+            chunk, changed = await _forget_unchanged(scope, chunk, run.author_for(why), ledger, evicts=evicts)
             left += changed
         done += chunk
     await finish(scope, run, ledger)
@@ -154,14 +161,14 @@ async def forget(
 
 
 async def _forget_unchanged(
-    scope: Scope, chunk: list[MemoryRecord], why: str, run: MaintenanceRun, ledger: Ledger
+    scope: Scope, chunk: list[MemoryRecord], by: Author, ledger: Ledger, *, evicts: bool
 ) -> tuple[list[MemoryRecord], list[str]]:
     left: list[str] = []
     for _ in range(_MAX_TRIES):
         try:
             if chunk:
-                changes = [Forget(each.id, each.version) for each in chunk]
-                await ledger.apply(scope, changes, by=run.author_for(why))
+                changes = [Forget(each.id, each.version, evicts) for each in chunk]
+                await ledger.apply(scope, changes, by=by)
             return chunk, left
         except (Conflict, NotFound):
             current = {each.id: each.version for each in await ledger.get(scope, [each.id for each in chunk])}

@@ -69,10 +69,14 @@ class Supersede:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove a memory from recall; it can be restored."""
+    """Remove a memory from recall; it can be restored.
+
+    An evicted one makes room for others: nobody asked to forget it, so its text may be stored again.
+    """
 
     id: str
     expected_version: int | None = None
+    evicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,19 @@ class MemoryRecord:
         return self.content
 
     @property
+    def stated_at(self) -> datetime:
+        """When it was said; of a summary, the time of the conversation it covers."""
+        if self.category in (Category.SUMMARY, Category.EPISODE) and self.occurred_at is not None:
+            return self.occurred_at
+        return self.created_at
+
+    @property
+    def event_at(self) -> datetime | None:
+        """When it happened, if that is another day than the one on which it was said."""
+        at = self.occurred_at
+        return at if at is not None and at.date() != self.stated_at.date() else None
+
+    @property
     def visibility_key(self) -> str:
         """Where it is visible, as one text; see `Scope.visibility_key`."""
         return self.scope.visibility_key(self.level)

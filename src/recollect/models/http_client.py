@@ -132,7 +132,8 @@ class ModelHttpClient:
 
     async def _try(self, call: _Call) -> _Response:
         """Send one request, and report its outcome to the circuit breaker."""
-        permit = self.breaker.admit() if self.breaker else Permit.CALL
+        # A probe that is given up early tells nothing, and would keep a caller with time waiting.
+        permit = self.breaker.admit(yields=not call.counts_timeout) if self.breaker else Permit.CALL
         failed: bool | None = None
         try:
             async with asyncio.timeout_at(call.deadline):

@@ -19,9 +19,9 @@ class LlmBreaker(Breaker):
         super().__init__()
         self.name = f"{model} at {url}"
 
-    def admit(self) -> Permit:
+    def admit(self, *, yields: bool = False) -> Permit:
         """Return the permission to call; raise CircuitOpen instead of a denial."""
-        if (permit := self.permit()) is Permit.DENY:
+        if (permit := self.permit(yields=yields)) is Permit.DENY:
             raise self.error("no call was made")
         return permit
 

@@ -19,13 +19,15 @@ MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPIS
 class BlockItem:
     """One memory in a block. All fields but `content` and `value` are already sanitised and on one line.
 
-    `until` is the day on which what it says ended, empty for what holds. Memories about one subject share a number.
+    `at` is when it was said, `event_at` when it happened if that was another day. `until` is the day on which what it
+    says ended, empty for what holds. Memories about one subject share a number.
     """
 
     id: str
     category: Category
     content: str
     at: datetime
+    event_at: datetime | None = None
     position: int = 0
     role: str = ""
     name: str = ""
@@ -39,6 +41,11 @@ class BlockItem:
     @property
     def date(self) -> str:
         return self.at.date().isoformat()
+
+    @property
+    def event_date(self) -> str:
+        """The day of the event, empty if it is unknown or the same as `date`."""
+        return self.event_at.date().isoformat() if self.event_at else ""
 
     @property
     def speaker(self) -> str:
@@ -105,8 +112,10 @@ def fenced_style(now: datetime) -> BlockStyle:
 def _json_line(item: BlockItem, words: str, _: int) -> str:
     # Field by field: an encoder made for each line takes as long as all the rest of it.
     speaker = f'"who": {encode_basestring(item.speaker)}, ' if item.speaker else ""
+    event = f'"event_date": "{item.event_date}", ' if item.event_at else ""
     until = f'"until": "{item.until}", ' if item.until else ""
-    line = f'{{"date": "{item.date}", {until}"kind": "{item.category}", {speaker}"text": {encode_basestring(words)}}}'
+    dates = f'"date": "{item.date}", {event}{until}'
+    line = f'{{{dates}"kind": "{item.category}", {speaker}"text": {encode_basestring(words)}}}'
     # Escaped, a tag or the mark of a chat template reads the same to a JSON parser and means nothing to a tokenizer.
     return _BRACKETED.sub(r"\\u005b", line.replace("<", r"\u003c").replace(">", r"\u003e"))
 
@@ -185,7 +194,7 @@ def _profile_line(item: BlockItem, words: str, _: int) -> str:
 
 def _context_line(item: BlockItem, words: str, _: int) -> str:
     # The dots stand for the conversation behind the summary, whether or not the summary itself was shortened.
-    return f"- {item.turns or item.date}: {words.rstrip('. ')}..."
+    return f"- {item.turns or item.event_date or item.date}: {words.rstrip('. ')}..."
 
 
 THREE_TIER = BlockStyle(

@@ -23,6 +23,7 @@ from recollect.models.embedder_wrappers import CachedEmbedder
 from recollect.read.result_cache import ResultCache
 from recollect.remember import LearningConfig
 from recollect.sessions import lifecycle
+from recollect.sessions.retract import retract_turns
 from recollect.write import spill_file
 
 _log = logging.getLogger("recollect")
@@ -82,6 +83,8 @@ class ErasureService:
             answers=self._result_cache,
         )
         await self._rebuild(receipt)
+        hidden = await self._deps.ledger.get(Scope(scope.user), receipt.hidden) if receipt.hidden else []
+        await retract_turns(hidden, self._deps)
         return await self._on_erased(receipt)
 
     async def list(self, since: datetime | None = None) -> builtins.list[Erasure]:
@@ -107,10 +110,18 @@ class ErasureService:
         if self._spill is None:
             return
         waiting = await asyncio.to_thread(spill_file.spilled_turns_of, self._spill, user)
-        for scope, received_at, messages in spill_file.group_by_arrival(waiting):
-            by = Author("erase", "spilled")
+        for group in spill_file.group_by_arrival(waiting):
+            first, messages = group[0], [each.message for each in group]
             try:
-                await remember.remember(scope, messages, self._deps, self._learning, by=by, received_at=received_at)
+                await remember.remember(
+                    first.scope,
+                    messages,
+                    self._deps,
+                    self._learning,
+                    by=Author("erase", "spilled"),
+                    mode=first.mode,
+                    received_at=first.received_at,
+                )
             except Unavailable:
                 raise
             except RecollectError as error:

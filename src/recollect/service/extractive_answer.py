@@ -10,15 +10,19 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 
+from recollect.aio.erasable_cache import erasable_cache
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.read.decide import DecisionRule, decide
 from recollect.read.multilingual_stopwords import detect_language, split_words
 from recollect.read.question import analyze_question
+from recollect.read.question_model import QUESTION_MARKS, is_question
 from recollect.read.rewrite import last_question
 from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.text.small_talk import head_and_tail
+from recollect.text.time_words import MONTHS
+from recollect.write.select import score_statements
 
 _MAX_QUOTES = 3
 _MAX_OVERVIEW_QUOTES = 6
@@ -34,7 +38,6 @@ _CONFIDENT_SCORE = 0.5
 _MIN_OVERLAP = 0.5
 
 _SENTENCE = re.compile(r"[^.!?…\n]*+(?:[.!?…]++(?!\s|$)[^.!?…\n]*+)*+[.!?…]*+")
-_QUESTION_MARKS = ("?", "？", "؟")
 _WORD = re.compile(r"[\w'’-]+")
 _NUMBER = re.compile(r"\d[\d.,:]*")
 
@@ -83,8 +86,9 @@ def answer_from_memory(conversation: str | Sequence[Mapping[str, object]], memor
 
 
 def _compose(question: str, memory: RequestMemory, phrases: Mapping[str, str]) -> Iterator[str]:
-    questions = [each for each in _split_sentences(question) if _is_question(each, phrases)]
-    statements = [each for each in _split_sentences(question) if not _is_question(each, phrases)]
+    sentences = _split_sentences(question)
+    questions = [each for each in sentences if is_question(each)]
+    statements = [each for each in sentences if not is_question(each)]
     decision = decide(question)
     if decision.rule in (DecisionRule.NO_WORDS, DecisionRule.SMALL_TALK):
         yield phrases["greeting"]
@@ -177,13 +181,15 @@ def _keep_newest(quotes: Sequence[_Quote]) -> list[_Quote]:
 
 
 def _is_same_fact(one: _Quote, other: _Quote) -> bool:
-    """Return whether only one can be current: one key, the same words, or the same words and another number."""
+    """Return whether only one can be current: one key, the same words and perhaps another number, or one is ended."""
     a, b = one.hit.record, other.hit.record
     if a.key and (a.category, a.key) == (b.category, b.key):
         return True
     older, newer = sorted((one, other), key=lambda each: each.created_at)
     if one.hit.score == other.hit.score and older.hit.scores.get("replaced") and newer.hit.scores.get("newest"):
         # Search ranked the newer one before the one it replaces.
+        return True
+    if older.created_at < newer.created_at and any(_is_about(each, older.text) for each in _changing(newer.text)):
         return True
     if a.detail.get("role", "user") != b.detail.get("role", "user"):
         return False
@@ -193,6 +199,21 @@ def _is_same_fact(one: _Quote, other: _Quote) -> bool:
     if all(numbers) and numbers[0] != numbers[1]:
         return common >= _MIN_OVERLAP
     return numbers[0] == numbers[1] and words[0] == words[1]
+
+
+@erasable_cache(256)
+def _changing(text: str) -> tuple[str, ...]:
+    """Return the statements that correct or end something, by the selector."""
+    return tuple(each.text for each in score_statements(text) if each.change != "new")
+
+
+def _is_about(changing: str, text: str) -> bool:
+    """Return whether a changing statement names what the text is about, or shares half of its terms with it."""
+    names = {name.casefold() for name in analyze_question(changing).names} - MONTHS.keys()
+    if not names.isdisjoint(split_words(text.casefold())):
+        return True
+    terms = frozenset(terms_of(changing))
+    return len(terms & frozenset(terms_of(text))) * 2 >= len(terms) > 0
 
 
 def _relevance(hit: Hit) -> float:
@@ -214,12 +235,11 @@ def _make_quote(hit: Hit, learned: Sequence[Hit], question_terms: frozenset[str]
     Memories `learned` from it count for its relevance.
     """
     text = remove_invisible(hit.record.content[:_MAX_READ_CHARS])
-    phrases = _phrases_for(text)
     is_turn = hit.record.category is Category.TURN
     sentences = [
         each
         for each in _split_sentences(text)
-        if not (_is_question(each, phrases) if is_turn else each.endswith(_QUESTION_MARKS))
+        if not (is_question(each) if is_turn else each.endswith(QUESTION_MARKS))
     ]
     if not sentences:
         return None
@@ -242,7 +262,9 @@ def _format_quote(quote: _Quote, phrases: Mapping[str, str]) -> str:
     name = record.detail.get("name")
     role = str(record.detail.get("role", "learned")) if record.category is Category.TURN else "learned"
     who = one_line(defang(remove_invisible(name)).text) if isinstance(name, str) and name else phrases.get(role, role)
-    date = (record.occurred_at or record.created_at).date().isoformat()
+    date = record.stated_at.date().isoformat()
+    if record.event_at is not None:
+        date = phrases["about"].format(date=date, event_date=record.event_at.date().isoformat())
     return f"- “{quote.text}” ({phrases['source'].format(who=who, date=date, id=record.id)})"
 
 
@@ -250,21 +272,9 @@ def _split_sentences(text: str) -> list[str]:
     return [each for raw in _SENTENCE.findall(text) if (each := raw.strip()) and _WORD.search(each)]
 
 
-def _is_question(sentence: str, phrases: Mapping[str, str]) -> bool:
-    if sentence.endswith(_QUESTION_MARKS) or sentence.startswith("¿"):
-        return True
-    words = [word.replace("’", "'") for word in _WORD.findall(sentence.lower())]
-    return any(words[: len(opening)] == opening for opening in _openings(phrases["question_openings"]))
-
-
 def _is_command(sentence: str, phrases: Mapping[str, str]) -> bool:
     first = _WORD.search(sentence.lower())
     return first is not None and first.group() in phrases["command_verbs"].split()
-
-
-@cache
-def _openings(listed: str) -> list[list[str]]:
-    return [opening.split("|") for opening in listed.split()]
 
 
 def _phrases_for(text: str) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.llm_quota import quota_exceeded_reason
 from recollect.model.change import Author, ModelUsage
 from recollect.model.job import Job
+from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
@@ -62,11 +63,11 @@ class LearningModels(Protocol):
         """Return the model for a job; `recent_jobs` record which models chats used."""
         ...
 
-    def accept(self, user: str, chat: LearningChat) -> None:
-        """Record that the model worked for a user's job."""
+    def accept(self, scope: Scope, chat: LearningChat) -> None:
+        """Record that the model worked for a job."""
         ...
 
-    def reject(self, user: str, chat: LearningChat, error: Exception) -> str:
+    def reject(self, scope: Scope, chat: LearningChat, error: Exception) -> str:
         """Skip the model for some minutes; return the reason, without secrets."""
         ...
 
@@ -106,10 +107,10 @@ async def learn_with_model(
         if _is_temporary(error, chat) and job.tries < _MAX_TRIES:
             # An open circuit breaker counts as a try too: the selector learns in place of a model that stays away.
             raise ModelUnavailable(str(error)) from error
-        reason = models.reject(job.scope.user, chat, error)
+        reason = models.reject(job.scope, chat, error)
     else:
         if chat.calls and chat.error is None:
-            models.accept(job.scope.user, chat)
+            models.accept(job.scope, chat)
         return result
     await _record_cost(job, chat, deps.ledger)
     return await learn(job, deps, _without_model(learning, reason))

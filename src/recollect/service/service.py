@@ -63,6 +63,7 @@ from recollect.service.reviews import ReviewService, restore
 from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
 from recollect.service.usage import UsageService
+from recollect.sessions.retract import retract_turns
 from recollect.write.draft import validate_fields
 from recollect.write.embed import accept_vector, embed
 from recollect.write.write_quota import WriteQuota
@@ -181,6 +182,9 @@ class Service:
             new = replace(new, fields={**new.fields, "importance": self._learning.limits.default_importance})
         outcome = await remember.add(scope, new, self._deps, self._learning, by=by, idempotency=idempotency)
         if outcome.id in await self.jobs.enforce_quotas(scope):
+            if idempotency is not None:
+                # It had no effect, so that a retry runs it.
+                await self._ledger.release_key(scope.user, idempotency, answered=True)
             importance = f"{outcome.record.importance:g}"
             raise QuotaReached(
                 f"The quota is full of memories that are more important than {importance}: delete one, or add this"
@@ -261,6 +265,7 @@ class Service:
             changes += [Forget(each.id) for each in await plan.find_dependents([record], ledger=self._ledger)]
         applied = await self._ledger.apply(scope, changes, by=self._redactor.redact_author(by))
         self.sessions.resolver.forget(scope.user)
+        await retract_turns([each.record for each in applied.outcomes], self._deps)
         return applied.outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: Author) -> Outcome:
@@ -281,7 +286,8 @@ class Service:
             related: list[MemoryRecord] = []
             if not is_whole or scope != Scope(scope.user):
                 related = await plan.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
-            await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
+            applied = await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
+            await retract_turns([each.record for each in applied.outcomes], self._deps)
             count += len(page)
         self.sessions.resolver.forget(scope.user)
         return count
@@ -297,6 +303,7 @@ class Service:
             scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones
         )
         self.sessions.resolver.forget(scope.user)
+        await retract_turns([each.record for each in outcomes], self._deps)
         try:
             await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
         except RecollectError as error:

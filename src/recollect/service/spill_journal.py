@@ -83,12 +83,18 @@ class SpillJournal:
         return not self._sessions and not self._sealed
 
     async def append_messages(
-        self, scope: Scope, messages: Sequence[Mapping[str, Any]], received_at: datetime
+        self,
+        scope: Scope,
+        messages: Sequence[Mapping[str, Any]],
+        received_at: datetime,
+        *,
+        model: str = "",
+        mode: str | None = None,
     ) -> tuple[Turn, ...]:
         """Write the turns of messages to disk as the ledger would store them; raises as `append` does."""
         turns, _ = normalize_turns(scope, messages, self._redactor)
         if turns:
-            await self.append([SpilledTurn.from_turn(turn, received_at) for turn in turns])
+            await self.append([SpilledTurn.from_turn(turn, received_at, model=model, mode=mode) for turn in turns])
         return tuple(turns)
 
     async def append(self, spilled: Sequence[SpilledTurn]) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import Backlog, RecollectError, Unavailable
@@ -16,7 +14,7 @@ from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
 from recollect.service.service import Service
 from recollect.service.spill_journal import SpillJournal
-from recollect.write.spill_file import SpilledLine, SpilledTurn, group_by_arrival
+from recollect.write.spill_file import SpilledLine, SpilledTurn, group_by_arrival, group_by_learning
 
 _log = logging.getLogger("recollect")
 CHAT_AUTHOR = Author("proxy", "chat")
@@ -102,9 +100,10 @@ class SpillReplay:
     async def _replay_session(self, path: Path, scope: Scope, lines: Sequence[SpilledLine], service: Service) -> int:
         count = 0
         async with self._slots:
-            for start in range(0, len(lines), _BATCH_TURNS):
-                batch = [line.turn for line in lines[start : start + _BATCH_TURNS]]
-                count += await self._replay_batch(batch, service) or await self._replay_each(path, batch, service)
+            for group in group_by_learning(line.turn for line in lines):
+                for start in range(0, len(group), _BATCH_TURNS):
+                    batch = group[start : start + _BATCH_TURNS]
+                    count += await self._replay_batch(batch, service) or await self._replay_each(path, batch, service)
         self._journal.mark_replayed(path, scope)
         return count
 
@@ -114,9 +113,8 @@ class SpillReplay:
         They count as received when the first of them was. No turn that an erasure reached is stored, but one that
         was received after the erasure may be left out.
         """
-        messages, received_at = [each.message for each in batch], min(each.received_at for each in batch)
         try:
-            stored = await self._remember(batch[0].scope, messages, received_at, service)
+            stored = await self._remember(batch, service)
         except Unavailable:
             raise
         except RecollectError:
@@ -125,22 +123,29 @@ class SpillReplay:
 
     async def _replay_each(self, path: Path, batch: Sequence[SpilledTurn], service: Service) -> int:
         count = 0
-        for scope, received_at, messages in group_by_arrival(batch):
+        for group in group_by_arrival(batch):
             try:
-                count += len(await self._remember(scope, messages, received_at, service))
+                count += len(await self._remember(group, service))
             except Unavailable:
                 raise
             except RecollectError as error:
                 _log.error(
                     "the ledger rejects %d spilled turns, which are moved to a .refused file: %s",
-                    len(messages),
+                    len(group),
                     error,
                 )
-                await self._journal.store_rejected(path, (SpilledTurn(scope, each, received_at) for each in messages))
+                await self._journal.store_rejected(path, group)
         return count
 
-    async def _remember(
-        self, scope: Scope, messages: Sequence[Mapping[str, Any]], received_at: datetime, service: Service
-    ) -> RememberResult:
+    async def _remember(self, batch: Sequence[SpilledTurn], service: Service) -> RememberResult:
+        """Store turns of one session that are learned from in the same way."""
+        first = batch[0]
         async with asyncio.timeout(_APPEND_S):
-            return await service.remember(scope, messages, by=CHAT_AUTHOR, received_at=received_at)
+            return await service.remember(
+                first.scope,
+                [each.message for each in batch],
+                by=CHAT_AUTHOR,
+                received_at=min(each.received_at for each in batch),
+                model=first.model,
+                mode=first.mode,
+            )

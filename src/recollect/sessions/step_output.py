@@ -20,6 +20,8 @@ SessionStep: TypeAlias = Literal["compress", "summary", "close", "told"]
 
 # The metadata field in which a conversation records how far each step has come.
 MARKS = "written_to"
+# The metadata field that counts how often turns were retracted, so that a step that has read them is refused.
+RETRACTIONS = "retractions"
 # The maximum that an import accepts; the range of turns covers the rest.
 MAX_EVIDENCE = 256
 # The maximum of stored invocations per conversation; older ones are in its episodes.
@@ -67,10 +69,24 @@ def merge_fields(conversation: Conversation, outputs: Sequence[StepOutput]) -> d
     if new:
         fields["invocations"] = _dedupe_invocations([*conversation.invocations, *new])[-MAX_INVOCATIONS:]
     if marks:
-        stored = conversation.metadata.get(MARKS)
-        before = dict(stored) if isinstance(stored, Mapping) else {}
-        fields["metadata"] = {**conversation.metadata, **fields.get("metadata", {}), MARKS: {**before, **marks}}
+        fields["metadata"] = {
+            **conversation.metadata,
+            **fields.get("metadata", {}),
+            **merge_marks(conversation, marks),
+        }
     return fields
+
+
+def merge_marks(conversation: Conversation, marks: Mapping[SessionStep, int]) -> dict[str, Any]:
+    """Return the metadata field of the positions with some of them changed."""
+    stored = conversation.metadata.get(MARKS)
+    return {MARKS: {**(stored if isinstance(stored, Mapping) else {}), **marks}}
+
+
+def retraction_count(conversation: Conversation) -> int:
+    """Return how often turns of the conversation were retracted."""
+    count = conversation.metadata.get(RETRACTIONS)
+    return count if isinstance(count, int) else 0
 
 
 def _dedupe_invocations(invocations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -94,6 +110,9 @@ def ensure_unchanged(before: Conversation, current: Conversation, outputs: Seque
     """Raise a Conflict if another process updated the same fields; additional turns are no conflict."""
     steps = {step for each in outputs for step in each.marks}
     moved = any(step_position(before, step) != step_position(current, step) for step in steps)
+    derives = any(each.changes or each.marks for each in outputs)
+    if derives and retraction_count(before) != retraction_count(current):
+        raise Conflict("turns of the conversation were forgotten in the meantime: read it again and retry")
     if moved or (before.summary != current.summary and any("summary" in each.fields for each in outputs)):
         raise Conflict("the conversation was summarised by another process in the meantime: read it again and retry")
 

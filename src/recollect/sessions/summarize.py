@@ -98,6 +98,11 @@ def build_invocations(conversation: Conversation, turns: Sequence[Turn], *, now:
     return StepOutput(invocations=tuple(new))
 
 
+def extract_summary(turns: Sequence[Turn]) -> Summary:
+    """Return a summary of quotations, without a model; empty if there is nothing to quote."""
+    return _extend_summary("", screen(turns).turns)
+
+
 def _next_turns(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Screened, int]:
     """Return the first turns with content, at most as many as a prompt shows, and how many follow them."""
     for start in range(0, len(turns), MAX_TURNS):

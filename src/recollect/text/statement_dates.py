@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,12 @@ _IN = frozenset("in within dans en dentro".split())
 # Black Friday is not the last Friday there was.
 _NAMED_DAYS = frozenset("black cyber good easter giving super fat ash palm".split())
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+# A date without a year is in the future, unless the sentence is in the past tense.
+PAST_TENSE = re.compile(
+    r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
+    r"|estuve|pasad[oa]|hier|était|dernier|dernière)\b|昨|上[周个]|了",
+    re.IGNORECASE,
+)
 _MAX_DAYS = 370
 # So many words on, a week still belongs to a weekday.
 _MAX_WEEK_DISTANCE = 4
@@ -91,6 +97,13 @@ def insert_date(content: str, when: StatementDate) -> str:
         return content
     end = when.span[1]
     return f"{content[:end]} ({when.formatted}){content[end:]}"
+
+
+def coming_period(period: Period, at: datetime) -> Period | None:
+    """Return the next month or weekday of a period that names no year or week; None if it does, or lies ahead."""
+    if period.start is None or period.end is None or not (shift := _shift(period, at)):
+        return None
+    return replace(period, start=period.start + shift, end=period.end + shift)
 
 
 def _shift(period: Period, at: datetime) -> timedelta:

@@ -23,6 +23,7 @@ from recollect.errors import InvalidInput
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 from recollect.text import time_parsers
 from recollect.text import time_words as say
+from recollect.text.statement_dates import PAST_TENSE, coming_period
 from recollect.text.time_spans import TimeMatch, TokenizedText, add_units, latest_date, span_ago
 
 if TYPE_CHECKING:
@@ -246,8 +247,13 @@ class TimeFilter:
 
 
 def parse_time_filter(question: str, *, at: datetime, mode: TimeWords) -> TimeFilter:
-    """Return the periods in a question, with a filter in mode `filter`; none in mode `off`."""
+    """Return the periods in a question, with a filter in mode `filter`; none in mode `off`.
+
+    Unless the question is in the past tense, "in August" and "on Friday" are the next as well as the last ones.
+    """
     mentioned = tuple(find_periods(question, at=at)) if mode != "off" else ()
+    if mentioned and not PAST_TENSE.search(question):
+        mentioned += tuple(filter(None, (coming_period(each, at) for each in mentioned)))
     if mode != "filter" or not mentioned:
         return TimeFilter(mentioned)
     return TimeFilter(mentioned, Or(tuple(period_filter(period) for period in mentioned)))

@@ -152,7 +152,7 @@ def parse_day_back(text: TokenizedText, place: int) -> TimeMatch | None:
 def parse_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
     """Parse a weekday: the latest before today; with "this", the one of this week."""
     before, after = text.before(place), text.word(place + 1)
-    if before in say.NEXT or before in say.RECURRING or after in say.NEXT:
+    if before in say.NEXT or before in say.RECURRING or after in say.NEXT or _recurs(text, place):
         return None
     ahead = say.WEEKDAYS[text.words[place]] - text.at.weekday()
     first, last = place, place + 1
@@ -164,6 +164,16 @@ def parse_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
         last += 1
     # Whoever means today says so: Monday said on a Monday was a week ago.
     return _in_part(text, TimeMatch(first, last, day_span(text.at, -ahead if ahead < 0 else 7 - ahead), "weekday"))
+
+
+def _recurs(text: TokenizedText, place: int) -> bool:
+    """Return whether a weekday is one of many: "Monday evenings", "the first Monday of the month"."""
+    before, after = text.before(place), text.word(place + 1)
+    if after.removesuffix("s") in say.DAY_PARTS and after not in say.DAY_PARTS:
+        return True
+    if before in say.ALTERNATE and text.before(place - 1) in say.RECURRING:
+        return True
+    return before in say.ORDINALS | say.LAST and after in say.OF and text.word(place + 2) not in say.LAST | say.THIS
 
 
 def _in_part(text: TokenizedText, day: TimeMatch) -> TimeMatch:

@@ -78,6 +78,12 @@ NEXT = frozenset(
 LAST_BUT_ONE = frozenset("vorletzte vorletzten vorletzter vorletztes".split())
 LAST_AFTER = frozenset("dernier dernière derniere passé passée pasado pasada".split())
 RECURRING = frozenset("every each per jeden jede jedes jeder chaque cada".split())
+ALTERNATE = frozenset("other second zweiten zweite deuxième segundo".split())
+ORDINALS = frozenset(
+    "first second third fourth fifth ersten erster zweiten zweiter dritten dritter vierten vierter premier deuxième"
+    " troisième quatrième primer segundo tercer cuarto".split()
+)
+OF = frozenset("of in im du des del de".split())
 AGO_BEFORE = frozenset("vor hace".split())
 AGO_OPENS = AGO_BEFORE | {"il"}
 ABOUT = frozenset("about around roughly almost nearly etwa ungefähr circa rund environ unos casi".split())

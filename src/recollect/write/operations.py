@@ -274,7 +274,9 @@ def memory_rows(records: Sequence[MemoryRecord], max_chars: int, *, with_keys: b
     lines = []
     for number, record in enumerate(records, 1):
         row: dict[str, object] = {"memory": number, "says": shorten(record.content, max_chars)}
-        row["date"] = f"{record.occurred_at or record.created_at:%Y-%m-%d}"
+        row["date"] = f"{record.stated_at:%Y-%m-%d}"
+        if record.event_at is not None:
+            row["event_date"] = f"{record.event_at:%Y-%m-%d}"
         if with_keys and record.key:
             row["key"] = record.key
         lines.append(json_line(row))

@@ -375,7 +375,7 @@ def merge_added(
         "importance": min(1.0, max(record.importance, added.importance) + limits.repetition_bonus),
         "confidence": max(record.confidence, added.confidence),
     }
-    return Update(record.id, fields, vector=new.vector)
+    return Update(record.id, fields, record.version, new.vector)
 
 
 def _merge_traits(record: MemoryRecord) -> tuple[object, ...]:

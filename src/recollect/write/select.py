@@ -23,7 +23,7 @@ from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_features, hash_ngrams, load_model, tokenize
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.text.statement_dates import find_date, insert_date
+from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.quoted_text import ELIDED
 from recollect.write.sentences import Sentence, split_sentences
@@ -66,12 +66,6 @@ _IMPORTANCE = {
     "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
     "procedure": 0.6,
 }  # fmt: skip
-# A date without a year is in the future, unless the statement is in the past tense.
-_PAST_TENSE = re.compile(
-    r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
-    r"|estuve|pasad[oa]|hier|était|dernier|dernière)\b|昨|上[周个]|了",
-    re.IGNORECASE,
-)
 # A statement that the user asks to remember is kept whatever its score.
 _REQUESTED_CONFIDENCE = 0.9
 # A statement with a key needs a lower probability.
@@ -149,7 +143,7 @@ def build_fact(selected: SelectedStatement, turn: Turn, *, name: str | None = No
     at = min(turn.said_at, now())
     keyed = find_key(selected.text) if name is None and selected.change != "ended" else None
     category = keyed.category if keyed else selected.category
-    day = find_date(selected.text, at=at, ahead=not _PAST_TENSE.search(selected.text))
+    day = find_date(selected.text, at=at, ahead=not PAST_TENSE.search(selected.text))
     content = insert_date(selected.text, day) if day else selected.text
     content = f"{content[:1].upper()}{content[1:]}"
     return ExtractedFact(

@@ -31,18 +31,23 @@ REJECTED_SUFFIX = ".refused"
 
 @dataclass(frozen=True, slots=True)
 class SpilledTurn:
-    """A turn that waits for the ledger, as a message, and the time of its arrival."""
+    """A turn that waits for the ledger, as a message, the time of its arrival, and how to learn from it.
+
+    `model` is that of its chat, `mode` that of the extraction if the chat named one.
+    """
 
     scope: Scope
     message: Mapping[str, Any]
     received_at: datetime
+    model: str = ""
+    mode: str | None = None
 
     @classmethod
-    def from_turn(cls, turn: Turn, received_at: datetime) -> SpilledTurn:
+    def from_turn(cls, turn: Turn, received_at: datetime, *, model: str = "", mode: str | None = None) -> SpilledTurn:
         """Return a turn as the message that `parse_messages` accepts."""
         message = {"role": str(turn.role), "content": turn.content, "timestamp": turn.said_at.isoformat()}
         named = {"name": turn.name} if turn.name else {}
-        return cls(turn.scope, {**message, **named, "turn_id": turn.id}, received_at)
+        return cls(turn.scope, {**message, **named, "turn_id": turn.id}, received_at, model, mode)
 
     def to_line(self) -> bytes:
         """Return the line of the file."""
@@ -53,6 +58,7 @@ class SpilledTurn:
             "given_at": self.received_at.isoformat(),
             "message": dict(self.message),
         }
+        plain |= {name: value for name, value in (("model", self.model), ("mode", self.mode)) if value}
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -92,13 +98,20 @@ def read_spilled_lines(path: Path) -> Iterator[SpilledLine]:
 def _parse_line(raw: bytes) -> SpilledTurn:
     plain = json.loads(raw)
     scope = Scope(plain["user"], plain["project"], plain["session"])
-    return SpilledTurn(scope, dict(plain["message"]), as_utc(plain["given_at"], name="given_at"))
+    received_at = as_utc(plain["given_at"], name="given_at")
+    return SpilledTurn(scope, dict(plain["message"]), received_at, str(plain.get("model", "")), plain.get("mode"))
 
 
-def group_by_arrival(turns: Iterable[SpilledTurn]) -> Iterator[tuple[Scope, datetime, list[Mapping[str, Any]]]]:
-    """Yield the messages that were received together, with their scope and time."""
-    for (scope, received_at), group in groupby(turns, key=lambda each: (each.scope, each.received_at)):
-        yield scope, received_at, [each.message for each in group]
+def group_by_arrival(turns: Iterable[SpilledTurn]) -> Iterator[list[SpilledTurn]]:
+    """Yield the turns that were received together."""
+    for _, group in groupby(turns, key=lambda each: (each.scope, each.received_at, each.model, each.mode)):
+        yield list(group)
+
+
+def group_by_learning(turns: Iterable[SpilledTurn]) -> Iterator[list[SpilledTurn]]:
+    """Yield consecutive turns that are learned from in the same way."""
+    for _, group in groupby(turns, key=lambda each: (each.model, each.mode)):
+        yield list(group)
 
 
 def spilled_turns_of(folder: Path, user: str) -> list[SpilledTurn]:

@@ -174,3 +174,13 @@ def test_every_route_that_writes_takes_a_key(server: httpx.Client) -> None:
             if path.startswith(PREFIX) and method != "get":
                 names = [each["name"].lower() for each in operation.get("parameters", ())]
                 assert names.count("idempotency-key") == (path not in without), (method, path)
+
+
+def test_an_add_that_the_quota_refuses_is_refused_again_with_the_same_key(tmp_path: Path) -> None:
+    with served(tmp_path, learn="off", quota_user=1, quota_order="importance") as api:
+        add(api, "Likes tea", importance=0.9)
+        call: dict[str, Any] = {"json": {"content": "Likes milk", "importance": 0.1}, "headers": KEY}
+        assert [api.post("/memories", **call).status_code for _ in range(3)] == [429, 429, 429]
+        [stored] = api.get("/memories").json()["results"]
+        api.delete(f"/memories/{stored['id']}")
+        assert [api.post("/memories", **call).status_code for _ in range(2)] == [201, 201]

@@ -100,6 +100,41 @@ async def test_a_changed_fact_is_answered_with_its_current_value(
     assert before not in answer
 
 
+@pytest.mark.parametrize(
+    ("said", "question", "now"),
+    [
+        (
+            ["We are going to Lisbon in May", "We cancelled the Lisbon trip, we are going to Porto instead"],
+            "Where are we travelling?",
+            "Porto",
+        ),
+        (
+            [
+                "I booked a trip to Lisbon for July",
+                "The trip to Lisbon is cancelled",
+                "I booked a trip to Athens for July",
+            ],
+            "What trip did I book?",
+            "Athens",
+        ),
+    ],
+)
+async def test_a_cancelled_plan_is_not_quoted_below_the_new_one(
+    memory: AsyncMemory, said: list[str], question: str, now: str
+) -> None:
+    for number, words in enumerate(said):
+        await memory.remember(words, user_id="alex", session_id=str(number), wait=True)
+    answer = await answer_question(memory, question)
+    assert now in answer
+    assert all("cancel" in line for line in answer.splitlines() if "Lisbon" in line)
+
+
+async def test_a_quotation_has_the_date_on_which_it_was_said(memory: AsyncMemory) -> None:
+    await memory.remember("I bought the car in 2014", user_id="alex", session_id="one", wait=True)
+    today = datetime.now(UTC).date().isoformat()
+    assert f", {today} about 2014-01-01, memory" in await answer_question(memory, "When did I buy the car?")
+
+
 async def test_a_question_about_the_past_quotes_earlier_values(memory: AsyncMemory) -> None:
     for text in ("My budget for the Hawaii trip is $8,000", "My budget for the Hawaii trip is now $10,000"):
         await memory.remember(text, user_id="alex", session_id="one", wait=True)
@@ -175,6 +210,12 @@ async def test_links_and_markup_of_a_memory_are_defanged(memory: AsyncMemory) ->
         ("What is the capital of France?", "That takes an LLM."),
         ("Write me a poem about the sea", "That takes an LLM."),
         ("When I was young I lived in Rome", "I will remember that."),
+        ("I don't know what to do on Sundays", "I will remember that."),
+        ("what do i do for a living", "I have nothing about that yet"),
+        ("when's my birthday", "I have nothing about that yet"),
+        ("whats my name", "I have nothing about that yet"),
+        ("any idea where I left my keys", "I have nothing about that yet"),
+        ("wo arbeite ich", "Dazu habe ich noch nichts"),
     ],
 )
 def test_statements_questions_and_greetings_are_distinguished(said: str, part: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,19 +12,24 @@ import httpx
 import pytest
 
 from recollect.config.settings import Settings, load
+from recollect.http.auth.caller import LOCAL_CALLER
+from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.http import HttpUpstream
 from recollect.http.upstream.learning import (
     USER_TOKENS_A_DAY,
     WITH_CHAT_MODEL,
     WITHOUT_LLM,
+    UpstreamModels,
     access_of,
     allowance_of,
     describe_start,
     is_local,
 )
-from recollect.model.job import ExtractPayload, Job, JobKind, JobState
+from recollect.http.upstream.router import open_upstream_router
+from recollect.model.job import ExtractPayload, Job, JobKind, JobState, NewJob, create_job
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.testing.llm_replies import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
@@ -344,3 +350,32 @@ class TestStartupReport:
         output = cli("doctor").stdout
         assert "needs a key and the server holds none" in output
         assert "set llm, or upstream_api_key" in output
+
+
+async def test_a_clients_key_is_used_for_its_project_only_and_not_for_unknown_callers(tmp_path: Path) -> None:
+    values = {"home": tmp_path, "upstream_url": "https://models.example/v1", "learn_with_client_key": True}
+    settings = load(values, environ={}).settings
+    upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
+    models = UpstreamModels(settings, upstreams)
+    work, headers = Scope("ann", "work"), [(b"authorization", b"Bearer sk-client")]
+
+    async def no_jobs(user: str | None) -> list[Job]:
+        return []
+
+    async def can_learn(scope: Scope) -> bool:
+        payload = ExtractPayload(model="large")
+        new = NewJob(kind=JobKind.EXTRACT, payload=payload)
+        job = create_job(scope, new, at=now())
+        return (await models.choose(job, no_jobs)).chat is not None
+
+    try:
+        upstream = upstreams.for_model("large")
+        models.note_client_key(work, upstream, headers, caller=replace(LOCAL_CALLER, is_unknown=True))
+        assert not await can_learn(work)
+        models.note_client_key(work, upstream, headers, caller=LOCAL_CALLER)
+        assert await can_learn(work)
+        assert not await can_learn(Scope("ann", "home"))
+        assert not await can_learn(Scope("ann"))
+    finally:
+        await models.close()
+        await upstreams.close()

@@ -351,6 +351,19 @@ class TestTombstone:
         assert await buried(ledger, logged.content, other.content) == {logged.content}
         assert await append_at(ledger, replace(logged, content="other words"), hours=1) == []
 
+    async def test_old_ones_are_pruned(self, ledger: Ledger) -> None:
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
+        await change(ledger, Forget(logged.id))
+        assert await ledger.prune_tombstones(now() - timedelta(days=1)) == 0
+        assert await buried(ledger, logged.content) == {logged.content}
+        assert await ledger.prune_tombstones(now() + timedelta(hours=1)) == 1
+        assert await buried(ledger, logged.content) == set()
+
+    async def test_an_evicted_turn_leaves_none(self, ledger: Ledger) -> None:
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
+        await change(ledger, Forget(logged.id, evicted=True))
+        assert await buried(ledger, logged.content) == set()
+
     async def test_those_of_another_ledger_are_recognised_by_their_key(self, ledger: Ledger) -> None:
         (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id))

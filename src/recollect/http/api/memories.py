@@ -188,7 +188,10 @@ async def add_memory(
     caller.check_level(body.level)
     fields = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
     vector = await service.check_embedding(body.embedding)
-    draft = MemoryInput(content=body.content, fields=fields, vector=vector, correction=body.correction)
+    # A merge would show a stored memory, or report the write as refused.
+    draft = MemoryInput(
+        content=body.content, fields=fields, vector=vector, correction=body.correction, merge=caller.reads
+    )
     token = parse_idempotency_key(
         idempotency_key, "add", scope.user, scope.project, scope.session, body.model_dump(exclude_unset=True)
     )

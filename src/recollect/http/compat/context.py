@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -86,6 +86,8 @@ class Context:
 
         If the memory `is_shown` in the response, a caller who may not read gets a Conflict for an existing one.
         """
+        # A merge with a similar one would show it, or report the write as refused.
+        new = replace(new, merge=self.caller.reads)
         added = await self.service.add(scope, new, by=self.caller.author())
         if is_shown:
             self.caller.check_outcome_visible(added)

@@ -98,7 +98,8 @@ class ChatCompletions:
         storing = self._memory.tasks.start(self._memory.store_user_turns(chat)) if options.writes else None
         upstream = self._upstreams.for_model(fields.get("model"))
         if options.writes and self._models is not None:
-            self._models.note_client_key(options.scope.user, upstream, scope["headers"])
+            caller = scope["state"][STATE_CALLER]
+            self._models.note_client_key(options.scope, upstream, scope["headers"], caller=caller)
         changed = {} if chat.messages is messages else {"messages": chat.messages}
         if changed or not MEMORY_FIELDS.isdisjoint(fields):
             raw = body.rewrite(changed, without=MEMORY_FIELDS)

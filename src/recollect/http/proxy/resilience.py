@@ -168,7 +168,7 @@ class ResilientMemory:
 
         async def spill(reason: DegradedReason) -> WriteResult:
             try:
-                turns = await self._journal.append_messages(scope, messages, received_at)
+                turns = await self._journal.append_messages(scope, messages, received_at, model=model, mode=mode)
             except Exception as error:
                 problem = "%d turns are neither in the ledger (%s) nor in the spill journal: %s"
                 _log.error(problem, len(messages), reason, error)

@@ -67,7 +67,7 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
     messages = to_messages([*history.items, *params.items])
     chat = await context.memory.begin(replace(options, scope=history.scope), [each.message for each in messages])
     if options.writes and context.models is not None:
-        context.models.note_client_key(options.scope.user, upstream, request.headers)
+        context.models.note_client_key(options.scope, upstream, request.headers, caller=request.caller)
     call = _CreateCall(params, history, messages, chat, upstream)
     # In a task of its own: the user's turns are stored even if the client leaves now.
     storing = context.tasks.start(context.memory.store_user_turns(chat))

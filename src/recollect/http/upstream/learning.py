@@ -2,7 +2,7 @@
 
 The server has access if it has a key for the endpoint, runs the model itself, or the endpoint is on the local network
 and answers without a key. With `learn_with_client_key`, what a user said is also learned with the key of the user's
-last chat, which is kept in memory only. Otherwise a client's key is never used in the background.
+last chat in the same project, which is kept in memory only. Otherwise a client's key is never used in the background.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from recollect.config.settings import Settings
 from recollect.errors import BrokenAnswer, CircuitOpen, ModelUnavailable, RecollectError, UpstreamUnavailable
 from recollect.http.auth.address import parse_address
+from recollect.http.auth.caller import Caller
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.http import HttpUpstream
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
@@ -32,6 +33,7 @@ from recollect.http.upstream.router import (
 )
 from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
 from recollect.model.job import ExtractPayload, Job, JobKind
+from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
 from recollect.models.local_models import find_model, is_small_model
@@ -100,11 +102,12 @@ class UpstreamModels:
         self._probing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._models: OrderedDict[tuple[str, Upstream], _Model] = OrderedDict()
-        # By user and endpoint: the key of the last chat, with access by it.
-        self._client_access: OrderedDict[tuple[str, Upstream], tuple[str, Access]] = OrderedDict()
+        # By user, project and endpoint: the key of the last chat, with access by it.
+        self._client_access: OrderedDict[tuple[str, str, Upstream], tuple[str, Access]] = OrderedDict()
         self._model_of: OrderedDict[str, str] = OrderedDict()
         # Of any user: the model of the last chat, and the last one that was useful.
-        self._last_model = self._last_proven = self._last_user = ""
+        self._last_model = self._last_proven = ""
+        self._last_scope: Scope | None = None
         self._reported = describe_start(settings)
 
     @property
@@ -120,14 +123,14 @@ class UpstreamModels:
     @property
     def is_ready(self) -> bool:
         """Whether the model of the last chat can be used."""
-        model = self._usable(self._last_user, self._last_model, self._last_proven)
+        model = self._usable(self._last_scope, self._last_model, self._last_proven)
         return model is not None and model.access.is_open and not self._is_rejected(model)
 
     def describe(self) -> str:
         """Describe how the server learns now."""
         if not self._settings.worker:
             return describe_start(self._settings)
-        model = self._usable(self._last_user, self._last_model, self._last_proven)
+        model = self._usable(self._last_scope, self._last_model, self._last_proven)
         if model is None:
             if self._is_any_open() or self._settings.learn_with_client_key:
                 return WITH_CHAT_MODEL
@@ -139,13 +142,16 @@ class UpstreamModels:
             return _without_llm(f"{model.name} is left out for {minutes} min: {model.rejected_reason}")
         return f"learning with {model.name} via the upstream"
 
-    def note_client_key(self, user: str, upstream: Upstream, headers: Sequence[Header]) -> None:
-        """Use the key of a user's chat to learn from the user's chats, if the settings allow it."""
-        if not self._settings.learn_with_client_key or not isinstance(upstream, HttpUpstream):
+    def note_client_key(self, scope: Scope, upstream: Upstream, headers: Sequence[Header], *, caller: Caller) -> None:
+        """Use the key of a user's chat to learn from chats of the user and project, if the settings allow it.
+
+        A caller who could not be authenticated may be anyone.
+        """
+        if not self._settings.learn_with_client_key or not isinstance(upstream, HttpUpstream) or caller.is_unknown:
             return
         values = [value for name, value in headers if name.lower() == b"authorization"]
         scheme, _, key = values[0].decode("latin-1").partition(" ") if values else ("", "", "")
-        place = user, upstream
+        place = scope.user, scope.project, upstream
         if scheme.lower() != "bearer" or not (key := key.strip()):
             return
         if place not in self._client_access or self._client_access[place][0] != key:
@@ -168,13 +174,12 @@ class UpstreamModels:
 
     async def choose(self, job: Job, recent_jobs: RecentJobs) -> ModelChoice:
         """Return the model of the chat that caused a job, or else the last one of the user, or of anyone."""
-        user = job.scope.user
         if name := _model_in(job):
-            self._last_model, self._last_user = name, user
-            self._note(user, name)
-            model: _Model | None = self._model(name, user)
+            self._last_model, self._last_scope = name, job.scope
+            self._note(job.scope.user, name)
+            model: _Model | None = self._model(name, job.scope)
         else:
-            model = await self._last_model_of(user, recent_jobs)
+            model = await self._last_model_of(job.scope, recent_jobs)
         if model is None:
             return ModelChoice(reason="no chat has named a model yet" if self._is_any_open() else "")
         access = model.access
@@ -193,17 +198,17 @@ class UpstreamModels:
         is_small = self._is_small(model)
         return ModelChoice(chat=LearningChat(model.chat, is_proven=model.is_proven, is_small=is_small))
 
-    def accept(self, user: str, chat: LearningChat) -> None:
+    def accept(self, scope: Scope, chat: LearningChat) -> None:
         """Note that a model was useful."""
-        model = self._model(chat.model, user)
+        model = self._model(chat.model, scope)
         model.rejected_until, model.rejection_count = 0.0, 0
         model.is_proven = True
         self._last_proven = chat.model
         self._report()
 
-    def reject(self, user: str, chat: LearningChat, error: Exception) -> str:
+    def reject(self, scope: Scope, chat: LearningChat, error: Exception) -> str:
         """Do not use a model for some minutes; returns the reason."""
-        model = self._model(chat.model, user)
+        model = self._model(chat.model, scope)
         model.is_proven = False
         model.rejected_reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
         if chat.rejected is None and type(error) in (ModelUnavailable, CircuitOpen):
@@ -221,8 +226,8 @@ class UpstreamModels:
         for place in [place for place in self._client_access if place[0] == user]:
             del self._client_access[place]
 
-    def _model(self, name: str, user: str) -> _Model:
-        access = self._access_for(name, user)
+    def _model(self, name: str, scope: Scope | None) -> _Model:
+        access = self._access_for(name, scope)
         place = name, access.upstream
         model = self._models.get(place)
         if model is None:
@@ -232,12 +237,12 @@ class UpstreamModels:
         self._models.move_to_end(place)
         return model
 
-    def _access_for(self, name: str, user: str) -> Access:
-        """Return the server's own access to a model, or else that of the user's last chat."""
+    def _access_for(self, name: str, scope: Scope | None) -> Access:
+        """Return the server's own access to a model, or else that of the user's last chat in the project."""
         access = self._access[self._upstreams.for_model(name)]
-        if access.is_open:
+        if access.is_open or scope is None:
             return access
-        _, by_client = self._client_access.get((user, access.upstream), ("", access))
+        _, by_client = self._client_access.get((scope.user, scope.project, access.upstream), ("", access))
         return by_client
 
     def _note(self, user: str, model: str) -> None:
@@ -245,19 +250,20 @@ class UpstreamModels:
         self._model_of.move_to_end(user)
         _trim(self._model_of, _MAX_USERS)
 
-    async def _last_model_of(self, user: str, recent_jobs: RecentJobs) -> _Model | None:
+    async def _last_model_of(self, scope: Scope, recent_jobs: RecentJobs) -> _Model | None:
         """Return the last recorded model of the user's chats, or else of anyone's."""
+        user = scope.user
         if user not in self._model_of:
             recorded = _newest_model_in(await recent_jobs(user))
             if not recorded and not self._last_model:
                 self._last_model = _newest_model_in(await recent_jobs(None))
             # Also if there is none, so that not every job looks for it.
             self._note(user, recorded)
-        return self._usable(user, self._model_of[user], self._last_model, self._last_proven)
+        return self._usable(scope, self._model_of[user], self._last_model, self._last_proven)
 
-    def _usable(self, user: str, *names: str) -> _Model | None:
+    def _usable(self, scope: Scope | None, *names: str) -> _Model | None:
         """Return the first model that is not rejected, or else the first one."""
-        models = [self._model(name, user) for name in names if name]
+        models = [self._model(name, scope) for name in names if name]
         return next((model for model in models if not self._is_rejected(model)), models[0] if models else None)
 
     def _is_rejected(self, model: _Model) -> bool:

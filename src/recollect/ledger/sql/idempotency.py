@@ -66,12 +66,11 @@ async def store_answer(
     )
 
 
-async def release_key(tx: Tx, user: str, once: IdempotencyToken) -> None:
-    """Free the key of a request that failed; one that has its answer stays."""
-    await tx.run(
-        f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest AND result = :begun",
-        {"user": user, "key": once.key, "digest": once.digest, "begun": _PENDING},
-    )
+async def release_key(tx: Tx, user: str, once: IdempotencyToken, *, answered: bool = False) -> None:
+    """Free the key of a request that failed; one that has its answer stays, unless it is `answered` in error."""
+    pending = "" if answered else " AND result = :begun"
+    params = {"user": user, "key": once.key, "digest": once.digest} | ({} if answered else {"begun": _PENDING})
+    await tx.run(f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest{pending}", params)
 
 
 def key_reuse_error(once: IdempotencyToken) -> IdempotencyReuse:

@@ -38,7 +38,8 @@ async def write_tombstones(tx: Tx, user: str, plan: Plan) -> None:
 def _changed_messages(plan: Plan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the (role, text) of turns that get a tombstone, forgotten ones and former wordings, and that lose it.
 
-    A turn that is appended anew keeps the tombstone of its text: the older history can still be sent again.
+    An evicted turn gets none: old history may bring it back. A turn that is appended anew keeps the tombstone of its
+    text: the older history can still be sent again.
     """
     added = [
         _role_and_text(record)
@@ -55,7 +56,7 @@ def _changed_messages(plan: Plan) -> tuple[list[tuple[str, str]], list[tuple[str
         if (record.status, record.content) == (before.status, before.content):
             continue
         if record.status is Status.FORGOTTEN:
-            added.append(_role_and_text(record))
+            added += [_role_and_text(record)] if id not in plan.evicted else []
         elif record.status is Status.ACTIVE:
             removed.append(_role_and_text(record))
     return added, removed
@@ -150,6 +151,16 @@ async def put_tombstones(tx: Tx, user: str, incoming: TombstoneSet) -> None:
     )
     for digest, at in incoming.digests.items():
         await _put(tx, user, [digest], at)
+
+
+async def prune_tombstones(tx: Tx, before: datetime) -> int:
+    """Remove a batch of the tombstones of texts and turns that were forgotten before a time; return how many."""
+    rows = await tx.rows(
+        "DELETE FROM tombstones WHERE (user_id, digest) IN (SELECT user_id, digest FROM tombstones "
+        "WHERE forgotten_at < :before LIMIT :limit) RETURNING 1",
+        {"before": to_micros(before), "limit": _PAGE},
+    )
+    return len(rows)
 
 
 async def _find_times(tx: Tx, user: str, digests: Collection[str]) -> dict[str, datetime]:

@@ -1,0 +1,89 @@
+"""Forgotten turns leave the summaries, invocations and episodes of their conversation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.config.settings import Settings
+from recollect.errors import Conflict
+from recollect.model.memory import Category
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+from recollect.model.turn import Turn
+from recollect.sessions.step_output import StepOutput, ensure_unchanged
+
+HERE = Scope("ann", "", "monday")
+SAID = (
+    "My sister Maria lives in Honolulu and teaches surfing there",
+    "I was diagnosed with epilepsy in March, at the clinic in Bergen",
+    "My budget for the trip to Hawaii is 9000 dollars",
+    "We fly on 3 May with my brother Tom and his two children",
+)
+DERIVED = (Category.SUMMARY, Category.EPISODE)
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
+    settings = Settings(home=tmp_path, summary_every=2, keep_invocations=True)
+    async with AsyncMemory(settings=settings) as memory:
+        yield memory
+
+
+async def talk(memory: AsyncMemory) -> list[Turn]:
+    """Store a conversation, and derive everything from it."""
+    turns: list[Turn] = []
+    for text in SAID:
+        messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "Thank you, I see."}]
+        stored = await memory.remember(messages, user_id="ann", session_id="monday", wait=True)
+        turns.append(stored.turns[0])
+    await memory.sessions.end(user_id="ann", session_id="monday")
+    await memory.jobs.run_pending()
+    return turns
+
+
+async def derived_texts(memory: AsyncMemory) -> list[str]:
+    """Return the summary, the invocations, and the active memories about the conversation as a whole."""
+    service = await memory.service()
+    conversation = await service.conversation(HERE)
+    records = [each for each in await service.find(Scope("ann"), Listing(limit=100)) if each.category in DERIVED]
+    return [
+        conversation.summary,
+        *(str(each) for each in conversation.invocations),
+        *(each.content for each in records),
+    ]
+
+
+async def test_a_forgotten_turn_leaves_the_summaries_at_once_and_when_they_are_remade(memory: AsyncMemory) -> None:
+    turns = await talk(memory)
+    before = await derived_texts(memory)
+    assert sum("epilepsy" in text for text in before) >= 4
+    await memory.delete(turns[1].id, user_id="ann")
+    assert not [text for text in await derived_texts(memory) if "epilepsy" in text]
+    await memory.jobs.run_pending()
+    remade = await derived_texts(memory)
+    assert not [text for text in remade if "epilepsy" in text]
+    assert "Honolulu" in remade[0]
+    assert len(remade) >= len(before) - 1
+
+
+async def test_forgetting_by_a_filter_and_undoing_a_message_retract_it(memory: AsyncMemory) -> None:
+    await talk(memory)
+    await memory.delete_all(user_id="ann", filters={"content": SAID[1]})
+    assert not [text for text in await derived_texts(memory) if "epilepsy" in text]
+    await memory.undo(user_id="ann")
+    await memory.undo(user_id="ann")
+    assert not [text for text in await derived_texts(memory) if "3 May" in text]
+
+
+async def test_a_summary_of_a_turn_that_is_forgotten_meanwhile_is_refused(memory: AsyncMemory) -> None:
+    turns = await talk(memory)
+    service = await memory.service()
+    before = await service.conversation(HERE)
+    await memory.delete(turns[3].id, user_id="ann")
+    current = await service.conversation(HERE)
+    with pytest.raises(Conflict, match="forgotten in the meantime"):
+        ensure_unchanged(before, current, [StepOutput(marks={"compress": 4})])

@@ -1,7 +1,7 @@
 """Generate the reference pages of the documentation from the code: settings, CLI help, REST operations, Python API.
 
-`python -m scripts.print_docs` (part of `make docs`) writes docs/settings.md. The other pages are generated while the
-site is built: mkdocs.yml names this file as a hook.
+`python -m scripts.print_docs` (part of `make docs`) writes docs/settings.md and docs/documents/requirements.md. The
+other pages are generated while the site is built: mkdocs.yml names this file as a hook.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import click
 from recollect.config.settings import LoadedSettings, Settings, preset_names, read_preset, rows
 
 DOCS = Path(__file__).parent.parent / "docs"
+REQUIREMENTS = DOCS.parent / "tests" / "documents" / "requirements"
 
 _SETTINGS_HEAD = """# Settings
 
@@ -39,6 +41,60 @@ _PRESETS_HEAD = """
 | preset | sets |
 | --- | --- |
 """
+
+_REQUIREMENTS_HEAD = """# Requirements of the five documents
+
+Recollect implements five design documents, one preset for each. This page lists each requirement of a document, with
+the tests that check it, on a server that is started as the document's page says. *Works* means as written; *differs*
+means on purpose, with the reason. Generated from `tests/documents/requirements/*.toml`; tests without a folder are in
+`tests/documents/`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A requirement of a document; see tests/documents/requirements/README.md."""
+
+    id: str
+    section: str
+    text: str
+    status: str
+    tests: tuple[str, ...]
+    reason: str = ""
+
+
+def read_requirements() -> dict[str, list[Requirement]]:
+    """Return the requirements of each document under its file's name, such as "1-semantic-router"."""
+    return {
+        path.stem: [
+            Requirement(**{**row, "tests": tuple(row["tests"])})
+            for row in tomllib.loads(path.read_text(encoding="utf-8"))["requirement"]
+        ]
+        for path in sorted(REQUIREMENTS.glob("*.toml"))
+    }
+
+
+def requirements_page() -> str:
+    """Return the table of requirements of each document, with counts."""
+    documents = read_requirements()
+    every = [row for rows in documents.values() for row in rows]
+    lines = [_REQUIREMENTS_HEAD, f"In all: {_count_by_status(every)}."]
+    for name, requirements in documents.items():
+        number, _, page = name.partition("-")
+        title = (DOCS / "documents" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        lines += ["", f"## {number}. {title}", ""]
+        lines += [f"[Page]({page}.md). {_count_by_status(requirements)}.", ""]
+        lines += ["| id | requirement | section | test | status |", "|---|---|---|---|---|"]
+        for row in requirements:
+            tests = "<br>".join(f"`{test}`" for test in row.tests)
+            status = f"{row.status}: {_first_sentence(row.reason)}" if row.reason else row.status
+            lines.append(f"| {row.id} | {_first_sentence(row.text)} | {row.section} | {tests} | {status} |")
+    return "\n".join(lines) + "\n"
+
+
+def _count_by_status(requirements: list[Requirement]) -> str:
+    works = sum(row.status == "works" for row in requirements)
+    return f"{len(requirements)} requirements: {works} work as written, {len(requirements) - works} differ"
 
 
 def settings_page() -> str:
@@ -221,5 +277,6 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 if __name__ == "__main__":
-    (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
-    print("wrote docs/settings.md")
+    for name, page in {"settings.md": settings_page, "documents/requirements.md": requirements_page}.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+        print(f"wrote docs/{name}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +26,8 @@ from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.milvus_server import running_milvus
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
+from tests.support.redis_server import running_redis
+from tests.support.remember_samples import EXTRACT, asks_about, llm_requests
 
 BUDGET = "User's budget for Hawaii is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"
@@ -102,6 +106,81 @@ def run_cli(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=120, check=False)
 
 
+# Store and Retrieve
+
+
+def test_a_stored_memory_has_the_fields_of_the_design(client: httpx.Client) -> None:
+    memory = store(client, BUDGET, "fields")
+    assert list(memory) == ["id", "type", "content", "user_id", "created_at", "access_count", "importance"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", memory.pop("created_at"))
+    assert memory.pop("id").startswith("mem_")
+    assert memory == {
+        "type": "semantic", "content": BUDGET, "user_id": "fields", "access_count": 0, "importance": 0.5
+    }  # fmt: skip
+    full = store(client, DEPLOY, "fields", type="procedural", project_id="pay", source="wiki", importance=0.75)
+    assert (full["type"], full["project_id"], full["source"], full["importance"]) == (
+        "procedural",
+        "pay",
+        "wiki",
+        0.75,
+    )
+
+
+@pytest.mark.parametrize(
+    ("type", "content"),
+    [
+        ("semantic", BUDGET),
+        ("procedural", DEPLOY),
+        ("episodic", "On Dec 29 2024, user planned Hawaii vacation with $10K budget"),
+        ("reflective", "Previous budget response was incomplete - user prefers detailed breakdowns"),
+    ],
+)
+def test_memories_have_the_types_of_the_design(client: httpx.Client, type: str, content: str) -> None:
+    user = f"type-{type}"
+    store(client, content, user, type=type)
+    [result] = client.post("/v1/memory/search", json={"query": content, "user_id": user}).json()["results"]
+    assert result["memory"]["type"] == type
+    listed_of_type = client.get("/v1/memory", params={"user_id": user, "type": type}).json()["memories"]
+    assert [each["content"] for each in listed_of_type] == [content]
+
+
+def test_retrieve_takes_a_limit_a_threshold_and_types(client: httpx.Client) -> None:
+    def retrieve(**options: Any) -> list[str]:
+        query = {"query": "What is the Hawaii budget?", "user_id": "options", **options}
+        answer = client.post("/v1/memory/search", json=query)
+        return [each["memory"]["content"] for each in answer.json()["results"]]
+
+    store(client, BUDGET, "options")
+    store(client, "To raise the Hawaii budget: ask Ann, then Bob", "options", type="procedural")
+    store(client, "User's dog is called Rex", "options")
+    assert len(retrieve()) == 2
+    assert "User's dog is called Rex" not in retrieve()
+    assert len(retrieve(limit=1)) == 1
+    assert len(retrieve(threshold=0)) == 3
+    assert retrieve(types=["procedural"], threshold=0) == ["To raise the Hawaii budget: ask Ann, then Bob"]
+
+
+def test_memories_with_different_numbers_are_not_merged(client: httpx.Client) -> None:
+    first = store(client, "The budget for the Hawaii trip is $10,000", "numbers")
+    assert store(client, "The budget for the Hawaii trip is $12,000", "numbers")["id"] != first["id"]
+    assert len(listed(client, "numbers")) == 2
+
+
+def test_a_retrieval_counts_as_access(client: httpx.Client) -> None:
+    memory = store(client, BUDGET, "access")
+    query = {"query": "What's my budget for the Hawaii trip?", "user_id": "access"}
+    assert len(client.post("/v1/memory/search", json=query).json()["results"]) == 1
+    wait_until(lambda: bool(client.get(f"/v1/memory/{memory['id']}").json()["access_count"] >= 1))
+
+
+def test_a_memory_without_a_user_or_with_an_unknown_field_is_an_error_that_names_it(client: httpx.Client) -> None:
+    answer = client.post("/v1/memory", json={"content": BUDGET})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "MISSING_USER_ID")
+    answer = client.post("/v1/memory", json={"content": BUDGET, "user_id": "x", "embeding": [1.0]})
+    assert answer.status_code == 400
+    assert "embeding" in answer.json()["error"]["message"]
+
+
 # Forget operations
 
 
@@ -127,6 +206,19 @@ def test_delete_v1_memory_user_id_and_project_id_forgets_all_memories_of_a_proje
     store(client, DEPLOY, "delete-project", project_id="project_abc")
     assert client.delete("/v1/memory?user_id=delete-project&project_id=project_abc").json()["deleted"] == 1
     assert listed(client, "delete-project") == [BUDGET]
+
+
+def test_a_forgotten_memory_can_be_restored_and_an_erased_one_cannot(client: httpx.Client) -> None:
+    user = {"X-Memory-User": "gdpr"}
+    memory = store(client, BUDGET, "gdpr")
+    restore = f"/recollect/v1/memories/{memory['id'].removeprefix('mem_').partition('.')[0]}/restore"
+    client.delete(f"/v1/memory/{memory['id']}")
+    assert listed(client, "gdpr") == []
+    assert client.post(restore, headers=user).status_code == 200
+    assert listed(client, "gdpr") == [BUDGET]
+    client.post("/recollect/v1/erase", json={"target": "user"}, headers=user).raise_for_status()
+    assert client.post(restore, headers=user).status_code == 404
+    assert listed(client, "gdpr") == []
 
 
 # The Store interface by id: Get, Update
@@ -270,6 +362,138 @@ def test_with_enabled_false_chats_are_forwarded_without_memory(tmp_path: Path) -
         assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "off")
         [request] = [each for each in llm.requests if each.kind == "chat"]
     assert request.json["messages"] == chat["messages"]
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[ScriptedLLM]:
+    with ScriptedLLM(models=("qwen3",)) as server:
+        server.default = lambda request: "[]" if EXTRACT in request.text else "Noted."
+        yield server
+
+
+@pytest.fixture(scope="module")
+def development(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A server with the backend "memory", other values of the config.yaml, and names of our own in the same file."""
+    home = tmp_path_factory.mktemp("development") / "home"
+    home.mkdir()
+    text = CONFIG.replace('"milvus"  #', '"memory"  #').replace("limit: 5", "limit: 2").replace("0.6", "0.5")
+    text = text.replace("batch_size: 10", "batch_size: 1").replace(
+        "http://qwen:8000", llm.base_url.removesuffix("/v1")
+    )
+    (home / "config.yaml").write_text(f"{text}rewrite: hyde\nquota_user: 3\nquota_order: importance\n")
+    # More time for a loaded machine.
+    times = {"RECOLLECT_MEMORY_TIMEOUT_S": "30", "RECOLLECT_REWRITE_TIMEOUT_S": "60", "RECOLLECT_LEARN_WAIT_S": "0"}
+    with (
+        RecollectServer(home, "--preset", "semantic-router", "--upstream", llm.base_url, **times) as running,
+        httpx.Client(base_url=running.url, timeout=60) as client,
+    ):
+        yield client
+    # Nothing was stored in a file.
+    assert not [path for path in home.rglob("*") if path.suffix in (".db", ".sqlite")]
+
+
+def test_the_backend_memory_stores_no_file_and_has_the_same_operations(development: httpx.Client) -> None:
+    memory = store(development, BUDGET, "dev")
+    store(development, "User's hotel budget for Hawaii is $4,000", "dev")
+    store(development, "User's food budget for Hawaii is $1,000", "dev")
+    query = {"query": "What's my budget for the Hawaii trip?", "user_id": "dev"}
+    # default_retrieval_limit: 2
+    assert len(development.post("/v1/memory/search", json=query).json()["results"]) == 2
+    assert development.delete(f"/v1/memory/{memory['id']}").json()["deleted"] == 1
+    assert len(listed(development, "dev")) == 2
+
+
+def test_extraction_uses_the_llm_endpoint_after_each_batch(development: httpx.Client, llm: ScriptedLLM) -> None:
+    llm.when(asks_about("Hawaii trip is $10,000")).reply_json([{"type": "semantic", "content": BUDGET}])
+    chat = {
+        "model": "other",
+        "messages": [{"role": "user", "content": "My budget for the Hawaii trip is $10,000"}],
+        "memory_config": {"enabled": True, "auto_store": True},
+        "memory_context": {"user_id": "batch"},
+    }
+    development.post("/v1/chat/completions", json=chat, headers={"X-Memory-Session": "march"})
+    wait_until(lambda: listed(development, "batch") == [BUDGET])
+    [request] = [each for each in llm_requests(llm, EXTRACT) if "Hawaii trip is $10,000" in each.text]
+    assert request.json["model"] == "qwen3"
+
+
+def test_hyde_searches_for_an_imagined_answer(development: httpx.Client, llm: ScriptedLLM) -> None:
+    store(development, "User's favourite tea is Darjeeling", "hyde")
+
+    def recall() -> list[str]:
+        body = {"messages": [{"role": "user", "content": "What should be in my cup?"}], "min_score": 0.2}
+        answer = development.post("/recollect/v1/recall", json=body, headers={"X-Memory-User": "hyde"}).json()
+        return [each["memory"] for each in answer["results"]]
+
+    rule = llm.when("Write one such statement that would answer the question")
+    rule.reply("")
+    assert recall() == []
+    rule.reply("User's favourite tea is Assam")
+    wait_until(lambda: recall() == ["User's favourite tea is Darjeeling"])
+    rule.remove()
+
+
+def test_a_quota_limits_the_memories_of_a_user(development: httpx.Client) -> None:
+    for number in range(1, 6):
+        store(development, f"Invoice {number} was paid", "quota", importance=number / 10)
+    store(development, "Invoice 6 was paid", "another", importance=0.1)
+    assert sorted(listed(development, "quota")) == [f"Invoice {number} was paid" for number in (3, 4, 5)]
+    assert listed(development, "another") == ["Invoice 6 was paid"]
+
+
+def cache_hits(client: httpx.Client) -> float:
+    """Return how many lookups Redis answered."""
+    hits = r'^recollect_cache_lookups_total\{cache="lookup",result="hit"\} (\S+)$'
+    return sum(map(float, re.findall(hits, client.get("/metrics").text, re.MULTILINE)))
+
+
+def test_the_budget_of_session_a_answers_session_b_after_a_restart_and_redis_caches_it(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    """The problem statement: told on March 15, asked in a new session on March 20."""
+    home = tmp_path / "home"
+    home.mkdir()
+    text = CONFIG.replace("milvus:19530", str(home / "milvus.db")).replace("qwen:8000", llm.base_url[7:])
+    (home / "config.yaml").write_text(text.replace("batch_size: 10", "batch_size: 2"))
+    options = ("--preset", "semantic-router", "--upstream", llm.base_url)
+    patient = {"RECOLLECT_MEMORY_TIMEOUT_S": "30", "RECOLLECT_LEARN_WAIT_S": "0"}
+    llm.when(asks_about("budget for my Hawaii trip")).reply_json([{"type": "semantic", "content": BUDGET}])
+    answer = "Your budget for the Hawaii trip is $10,000!"
+    llm.when(lambda each: EXTRACT not in each.text and f"- {BUDGET}" in each.text).reply(answer)
+
+    def say(server: RecollectServer, session: str, text: str, user: str = "user_456") -> str:
+        body = {
+            "model": "qwen3",
+            "messages": [{"role": "user", "content": text}],
+            "memory_config": {"enabled": True, "auto_store": True},
+            "memory_context": {"user_id": user},
+        }
+        headers = {"X-Memory-Session": session}
+        said = httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        return str(said.json()["choices"][0]["message"]["content"])
+
+    with RecollectServer(home, *options, **patient) as first:
+        assert say(first, "march-15", "The budget for my Hawaii trip is $10,000") == "Noted."
+        assert say(first, "march-15", "We fly to Hilo with Ann") == "Noted."
+        with httpx.Client(base_url=first.url, timeout=60) as client:
+            wait_until(lambda: listed(client, "user_456") == [BUDGET])
+        first.process.send_signal(signal.SIGTERM)
+        assert first.process.wait(60) == 0
+    # From now on with the hot cache of phase 2, also for fast lookups of single memories.
+    redis = {"RECOLLECT_REDIS_URL": running_redis().url, "RECOLLECT_REDIS_TIMEOUT_S": "5"}
+    redis |= {"RECOLLECT_CACHE_FROM_MS": "0", "RECOLLECT_CACHE_LOOKUPS": "all"}
+    with (
+        RecollectServer(home, *options, **patient, **redis) as second,
+        httpx.Client(base_url=second.url, timeout=60) as client,
+    ):
+        assert say(second, "march-20", "What's my budget for the trip?") == answer
+        assert say(second, "march-20", "What's my budget for the trip?", "user_789") == "Noted."
+        [memory] = client.get("/v1/memory", params={"user_id": "user_456"}).json()["memories"]
+        path, before = f"/v1/memory/{memory['id']}", cache_hits(client)
+        wait_until(lambda: client.get(path).json()["content"] == BUDGET and cache_hits(client) > before)
+        client.delete(path)
+        assert client.get(path).status_code == 404
+        assert listed(client, "user_456") == []
 
 
 # Milvus

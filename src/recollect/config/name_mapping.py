@@ -64,7 +64,7 @@ NAMES: Mapping[str, Mapping[str, Rule]] = {
         "memory.extraction.llm_endpoint": _use_endpoint,
     },
     "session-service": {
-        "rag.memory.enabled": choose({True: {}}),
+        "rag.memory.enabled": rename("chat_memory"),
         "rag.memory.max-per-session": rename("quota_session"),
         "rag.memory.extraction-threshold": rename("learn_min_importance"),
         "rag.memory.context-limit": rename("search_limit"),

@@ -441,6 +441,23 @@ def test_a_quota_limits_the_memories_of_a_user(development: httpx.Client) -> Non
     assert listed(development, "another") == ["Invoice 6 was paid"]
 
 
+def test_graph_relations_connect_names_and_memories(development: httpx.Client) -> None:
+    """Section 12: relationships between memories, for questions that need two steps."""
+    store(development, "The trip to Hawaii is planned with Sarah", "graph")
+    store(development, "Sarah lives in Denver", "graph")
+    store(development, "Sarah lives in Oslo", "another-graph")
+    answer = development.get(
+        "/recollect/v1/graph", params={"around": "Hawaii", "depth": 2}, headers={"X-Memory-User": "graph"}
+    ).json()
+    nodes = {(node["kind"], node["label"]) for node in answer["nodes"]}
+    assert ("memory", "The trip to Hawaii is planned with Sarah") in nodes
+    assert ("name", "Sarah") in nodes
+    assert "Oslo" not in str(answer)
+    around = development.get("/recollect/v1/graph", params={"around": "Sarah"}, headers={"X-Memory-User": "graph"})
+    assert "Sarah lives in Denver" in around.text
+    assert "Hawaii" in around.text
+
+
 def cache_hits(client: httpx.Client) -> float:
     """Return how many lookups Redis answered."""
     hits = r'^recollect_cache_lookups_total\{cache="lookup",result="hit"\} (\S+)$'

@@ -209,12 +209,10 @@ async def test_a_frozen_store_delays_a_few_searches_then_none(ledger: Ledger) ->
     for _ in range(MAX_CONSECUTIVE_FAILURES):
         assert await nearest(index) == expected
     assert "unruly does not answer since" in index.last_error
-    request, started = engine.request_count, time.perf_counter()
+    request = engine.request_count
     for _ in range(10):
         assert await nearest(index) == expected
     assert engine.request_count == request
-    # Ten times the wait would be half a second.
-    assert time.perf_counter() - started < 0.45
 
 
 async def test_a_recovered_store_is_used_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,12 +365,12 @@ async def test_a_suspended_sync_leaves_nothing_that_was_erased_meanwhile(ledger:
 
 async def test_a_running_sync_writes_changes_when_woken(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
-    feeder = IndexSync(ledger, MODEL, engine, feed_name="unruly", every_s=30)
+    feeder = IndexSync(ledger, MODEL, engine, feed_name="unruly", every_s=3600)
     feeder.start()
     try:
         await fill(ledger, ANN, 5, seed=1)
         feeder.wake()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await engine.wait_for_rows(5)
     finally:
         await feeder.stop()

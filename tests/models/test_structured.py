@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -326,13 +325,11 @@ class TestFaults:
             await ask(chat, timeout_s=0.3)
 
     async def test_the_deadline_is_for_both_questions(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply(ScriptedReply("no JSON", faults=[delay(2)])).reply(
-            ScriptedReply(json.dumps(GOOD), faults=[delay(3)])
-        )
-        start = time.perf_counter()
+        # Both would answer within a deadline of their own.
+        late = ScriptedReply(json.dumps(GOOD), faults=[delay(9)])
+        llm.reply(ScriptedReply("no JSON", faults=[delay(3)])).reply(late)
         with pytest.raises(BrokenAnswer):
-            await ask(chat, timeout_s=4)
-        assert time.perf_counter() - start < 20
+            await ask(chat, timeout_s=10)
 
 
 class TestLooseJson:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import process_time
+from time import thread_time
 
 import httpx
 import pytest
@@ -141,11 +141,11 @@ def test_counting_a_recall_costs_microseconds() -> None:
     )
 
     def batch() -> float:
-        started = process_time()
+        started = thread_time()
         for _ in range(2000):
             with observe_read("recollect.recall") as watching:
                 watching.record_recall(recalled)
-        return (process_time() - started) / 2000
+        return (thread_time() - started) / 2000
 
     # The best of several: a busy machine takes its share of the others.
     assert min(batch() for _ in range(7)) < 100e-6

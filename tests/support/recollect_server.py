@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -93,8 +94,8 @@ class RecollectServer:
     def is_refused(self) -> bool:
         """Return whether a new connection is refused."""
         with socket.socket() as client:
-            client.settimeout(5)
-            return client.connect_ex(("127.0.0.1", self.port)) != 0
+            client.settimeout(START_S)
+            return client.connect_ex(("127.0.0.1", self.port)) == errno.ECONNREFUSED
 
 
 class RestartableServer:

@@ -163,7 +163,7 @@ def test_the_embedded_server_runs_during_its_block(tmp_path: Path) -> None:
     with run_embedded_server(load({"home": tmp_path}, environ={}).settings) as address:
         assert httpx.get(f"{address}/health", timeout=60).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{address}/health")
+        httpx.get(f"{address}/health", timeout=60)
 
 
 class Typist:

@@ -64,7 +64,7 @@ class ServedProxy:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(300)
         self._listening.close()
 
     def stored_turns(self, user: str, count: int = 2) -> list[tuple[str, str]]:

@@ -142,7 +142,7 @@ def facts(memory: Memory, **scope: Any) -> list[MemoryRecord]:
     return [record for record in results if record.category not in ("summary", "episode")]
 
 
-def wait_until(happened: Callable[[], object], timeout_s: float = 60.0) -> None:
+def wait_until(happened: Callable[[], object], timeout_s: float = 300.0) -> None:
     """Wait until the condition holds; raise AssertionError if it never does."""
     deadline = time.monotonic() + timeout_s
     while not happened():

@@ -101,7 +101,7 @@ def test_embeddings_are_those_of_the_fake_embedder(llm: ScriptedLLM, client: ope
 
 def test_requests_are_recorded_byte_for_byte(llm: ScriptedLLM) -> None:
     body = b'{ "messages":[{"role":"user","content":"\xc3\xa9"}], "top_p":1.0, "x":1e-7, "x":1234567890123456 }'
-    httpx.post(f"{llm.base_url}/chat/completions?v=1", content=body, headers={"X-Odd": "yes"})
+    httpx.post(f"{llm.base_url}/chat/completions?v=1", content=body, headers={"X-Odd": "yes"}, timeout=60)
     [request] = llm.calls("chat")
     assert (request.body, request.query, request.headers["x-odd"], request.text) == (body, "v=1", "yes", "é")
 

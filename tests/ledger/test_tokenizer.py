@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 import unicodedata
 from collections.abc import Iterator
 
@@ -14,56 +13,18 @@ from hypothesis import strategies as st
 
 from recollect.ledger import tokenizer as rules
 from recollect.ledger.tokenizer import MAX_QUERY_TERMS, MAX_TERM_CHARS, MAX_TERMS, STOP_WORDS, query_terms, terms_of
+from tests.support.linear_time import assert_linear
 
-SIZE = 100_000
-WORST = {
-    "one letter": "a",
-    "letters and apostrophes": "a'",
-    "apostrophes": "'",
-    "digits": "1",
-    "digits and commas": "1,",
-    "digits and points": "1.",
-    "commas": ",",
-    "letter, digit": "a1",
-    "underscores": "_",
-    "words": "ab ",
-    "stop words": "the ",
-    "spaces": " ",
-    "one sign": "茶",
-    "signs and letters": "茶a",
-    "vowel signs": "का",
-    "only vowel signs": "ा",
-    "vowel signs, apostrophes": "का'",
-    "accents": "\u0301",
-    "letter, accents": "e\u0301",
-    "ligatures": "ﷺ",
-    "thai": "ชา",
-    "hangul": "차",
-    "emoji": "👩🏽‍🚀",
-    "zero width": "a\u200b",
-    "newlines": "a\n",
-    "typographic": "a\u2019b",
-    "capitals with a dot": "İ",
-}
+WORST = [
+    "a", "a'", "'", "1", "1,", "1.", ",", "a1", "_", "ab ", "the ", " ",
+    "茶", "茶a", "का", "ा", "का'", "\u0301", "e\u0301", "ﷺ", "ชา", "차", "👩🏽‍🚀", "a\u200b", "a\n", "a\u2019b", "İ",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", WORST.values(), ids=WORST)
 @pytest.mark.parametrize("end", ["", "!"], ids=["as is", "bang"])
-def test_the_worst_texts_take_time_in_proportion_to_their_length(unit: str, end: str) -> None:
-    short, long = (unit * (size // len(unit)) + end for size in (SIZE // 4, SIZE))
-    quick, slow = _fastest(short), _fastest(long)
-    # Four times the text may take four times the time and some; quadratic work would take sixteen times.
-    assert slow < 10 * quick + 0.05
-    assert slow < 2
-
-
-def _fastest(text: str) -> float:
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        terms_of(text)
-        times.append(time.process_time() - start)
-    return min(times)
+def test_the_worst_texts_take_time_in_proportion_to_their_length(end: str) -> None:
+    for unit in WORST:
+        assert_linear(terms_of, unit, end=end)
 
 
 @pytest.mark.parametrize(

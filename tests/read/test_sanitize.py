@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from recollect.read import sanitize as rules
 from recollect.read import sanitize as sight
 from recollect.read.sanitize import defang, one_line, remove_invisible
+from tests.support.linear_time import assert_linear
 
 HARMLESS = {
     "![chart](https://evil.example/p.png?d=secret)": ("chart", {"image"}),
@@ -185,26 +185,12 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_every_rule_is_quick_on_its_worst_text(rule: re.Pattern[str]) -> None:
+def test_every_rule_takes_linear_time_on_its_worst_text(rule: re.Pattern[str]) -> None:
     assert len(RULES) > 12
     for unit in WORST:
-        text = unit * (100_000 // len(unit))
-        assert _fastest(lambda text=text: rule.sub("", text)) < 0.05, unit
+        assert_linear(lambda text: rule.sub("", text), unit)
 
 
-@pytest.mark.parametrize("unit", WORST)
-def test_the_worst_texts_take_time_in_proportion_to_their_length(unit: str) -> None:
-    quick, slow = (
-        _fastest(lambda size=size: one_line(defang(remove_invisible(unit * (size // len(unit)))).text))
-        for size in (25_000, 100_000)
-    )
-    assert slow < 10 * quick + 0.05
-
-
-def _fastest(work: object) -> float:
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        work()  # type: ignore[operator]
-        times.append(time.process_time() - start)
-    return min(times)
+def test_the_worst_texts_take_time_in_proportion_to_their_length() -> None:
+    for unit in WORST:
+        assert_linear(lambda text: one_line(defang(remove_invisible(text)).text), unit)

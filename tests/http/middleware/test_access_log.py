@@ -69,18 +69,20 @@ def requests_in(log: str) -> list[dict[str, Any]]:
 def test_each_request_is_logged_with_its_id_and_without_content(server: RecollectServer) -> None:
     body = {"model": "m", "user": "zoe", "messages": [{"role": "user", "content": "My locker is heron-77"}]}
     with server:
-        inputs = httpx.get(f"{server.url}/live?q=private", headers={"X-Request-Id": "req-1"})
+        inputs = httpx.get(f"{server.url}/live?q=private", headers={"X-Request-Id": "req-1"}, timeout=60)
         assert inputs.headers["x-request-id"] == "req-1"
-        chat = httpx.post(f"{server.url}/v1/chat/completions", json=body, headers={"Authorization": "Bearer sk-hush"})
+        chat = httpx.post(
+            f"{server.url}/v1/chat/completions", json=body, headers={"Authorization": "Bearer sk-hush"}, timeout=60
+        )
         made = chat.headers["x-request-id"]
         assert re.fullmatch("[0-9a-f]{24}", made)
         for bad in ("has space", "x" * 129, "a@b", "é".encode("latin-1")):
-            answered = httpx.get(f"{server.url}/live", headers={"X-Request-Id": bad})
+            answered = httpx.get(f"{server.url}/live", headers={"X-Request-Id": bad}, timeout=60)
             assert re.fullmatch("[0-9a-f]{24}", answered.headers["x-request-id"])
-        refused = httpx.get(f"{server.url}/live", headers={"Host": "evil.example"})
+        refused = httpx.get(f"{server.url}/live", headers={"Host": "evil.example"}, timeout=60)
         assert (refused.status_code, len(refused.headers["x-request-id"])) == (421, 24)
         server.process.terminate()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(300) == 0
     report = {each["request_id"]: each for each in requests_in(server.log)}
     # One more was sent until the server had started.
     assert len(report) == 8

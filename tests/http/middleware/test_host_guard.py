@@ -173,10 +173,10 @@ async def test_the_guard_costs_a_few_microseconds() -> None:
     request = scope(**{f"x-{n}": "value" for n in range(12)}, content_length="10", origin="http://localhost")
     best = 1.0
     for _ in range(20):
-        started = time.process_time()
+        started = time.thread_time()
         for _ in range(rounds):
             await guard(request, connection.receive, connection.send)
-        best = min(best, (time.process_time() - started) / rounds)
+        best = min(best, (time.thread_time() - started) / rounds)
         await asyncio.sleep(0)
     # 2 us on a quiet machine.
     assert best < 20e-6

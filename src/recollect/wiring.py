@@ -25,8 +25,7 @@ from recollect.maintenance.worker import RetryPolicy
 from recollect.model.times import now
 from recollect.model.usage import LlmQuota
 from recollect.models.chat import Chat
-from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.models.reranking import Reranker
+from recollect.models.embedding import Embedder, EmbeddingModel, Reranker
 from recollect.observability.tracing import start_tracing
 from recollect.read.calibration import EmbedderCalibration
 from recollect.read.late_interaction import LateInteraction
@@ -226,7 +225,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
 def _is_small(settings: Settings) -> bool:
     if settings.llm_size != "auto":
         return settings.llm_size == "small"
-    from recollect.models.local_models import find_model, is_small_model
+    from recollect.models.local_chat import find_model, is_small_model
 
     kind, _, name = settings.llm.partition(":")
     if kind == "local" and name:

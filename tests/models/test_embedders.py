@@ -15,12 +15,11 @@ import pytest
 
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import http_client, openai_embedder
-from recollect.models.embedder_wrappers import CachedEmbedder
+from recollect.models.embedder_wrappers import CachedEmbedder, unit_rows
 from recollect.models.embedding import Embedder
 from recollect.models.hub_embedder import HubEmbedder
 from recollect.models.openai_embedder import OpenAIEmbedder
 from recollect.models.static_embedder import BUNDLED_TABLE, StaticEmbedder
-from recollect.models.unit_vectors import unit_rows
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, html_page, http_error, no_body, reset, truncated

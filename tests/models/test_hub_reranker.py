@@ -17,9 +17,9 @@ from recollect import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import hub_reranker
+from recollect.models.embedding import Reranker
 from recollect.models.hub_reranker import BATCH, MAX_CHARACTERS, MAX_WAITING, HubReranker, Score
-from recollect.models.onnx_model import CROSS_ENCODER, OnnxModel, find_files
-from recollect.models.reranking import Reranker
+from recollect.models.neural import CROSS_ENCODER, OnnxModel, find_files
 from recollect.read.rerank import rerank
 from recollect.wiring import open_reranker
 

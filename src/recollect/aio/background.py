@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from recollect.errors import RecollectError
 
 
 class BackgroundTask:
@@ -64,3 +68,57 @@ class UseCount:
             yield
         finally:
             self._count -= 1
+
+
+_log = logging.getLogger("recollect")
+T = TypeVar("T")
+
+
+class TaskSet:
+    """Running tasks; the set prevents their garbage collection, and logs their errors."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine to its end, whether or not anybody awaits the task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, RecollectError):
+            _log.debug("a background task failed: %r", error)
+        else:
+            _log.error("a background task failed", exc_info=error)
+
+    async def close(self, *, grace_s: float | None = None) -> None:
+        """Wait for all tasks, including those started meanwhile; cancel them if that takes longer than `grace_s`."""
+        while self._running:
+            _, late = await asyncio.wait(set(self._running), timeout=grace_s)
+            for task in late:
+                task.cancel()
+
+
+@asynccontextmanager
+async def report_in_thread(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
+    """Yield a function that calls `progress` in a thread; exceptions of `progress` are raised here."""
+    loop, calls = asyncio.get_running_loop(), list[asyncio.Future[None]]()
+    with ThreadPoolExecutor(1, thread_name_prefix="recollect-progress") as pool:
+
+        def report(done: int) -> None:
+            if calls and calls[-1].done():
+                calls.pop().result()
+            calls.append(loop.run_in_executor(pool, progress, done))
+
+        try:
+            yield report
+        finally:
+            await asyncio.gather(*calls)

@@ -16,8 +16,7 @@ import httpx
 import numpy as np
 
 from recollect.errors import IndexUnavailable, MissingExtra
-from recollect.index.guarded_store import ThreadCalls, require_hash
-from recollect.index.vector_store import StoredVector, VectorStoreOptions, redact_address
+from recollect.index.vector_store import StoredVector, ThreadCalls, VectorStoreOptions, redact_address, require_hash
 from recollect.ledger.types import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Nearest
-from recollect.index.shard import Shard, ShardCache, quantize
-from recollect.index.shard_view import ShardView, cosines, dots, visible_mask
+from recollect.index.shard import Shard, ShardCache, ShardView, cosines, dots, quantize, visible_mask
 from recollect.ledger.ledger import Ledger
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import EVERYTHING, Filter

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recollect.errors import IndexInUse, MissingExtra
-from recollect.index.guarded_store import ThreadCalls, require_hash
-from recollect.index.vector_store import StoredVector, VectorStoreOptions, model_digest, redact_address
+from recollect.index.vector_store import (
+    StoredVector,
+    ThreadCalls,
+    VectorStoreOptions,
+    model_digest,
+    redact_address,
+    require_hash,
+)
 from recollect.ledger.types import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 

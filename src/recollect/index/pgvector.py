@@ -255,7 +255,7 @@ async def prepare(connection: Any, model: EmbeddingModel) -> None:
 
 async def _try_execute(connection: Any, *statements: str) -> bool:
     """Execute statements in a transaction that waits only briefly for locks; return whether it succeeded."""
-    from recollect.ledger.postgres_errors import REFUSED_ERRORS
+    from recollect.ledger.postgres import REFUSED_ERRORS
 
     try:
         async with connection.transaction():

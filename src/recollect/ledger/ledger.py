@@ -6,7 +6,7 @@ Most methods are functions of `recollect.ledger.sql`, which describe them, run i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,7 +18,6 @@ from recollect.ledger.sql import (
     evidence,
     full_text,
     idempotency,
-    index_feed,
     leases,
     maintenance,
     maintenance_tasks,
@@ -36,19 +35,37 @@ from recollect.ledger.sql import tombstones as tombstone_sql
 from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import usage as usage_sql
 from recollect.ledger.sql import vectors as vector_sql
-from recollect.ledger.sql.methods import prune_method, read_method, write_method
 from recollect.ledger.sql.migrate import migrate
-from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, tenant_or_all
+from recollect.ledger.sql.tx import (
+    ALL_TENANTS,
+    NO_TENANT,
+    SqlEngine,
+    prune_method,
+    read_method,
+    tenant_or_all,
+    write_method,
+)
 from recollect.ledger.tokenizer import TERMS_RULES
 from recollect.ledger.types import IndexRow, LexicalMatches, Revision
-from recollect.model.change import Applied, Author, Change, ChangeKind, Effect, IdempotencyToken, ModelUsage
+from recollect.model.change import (
+    Applied,
+    Author,
+    Change,
+    ChangeKind,
+    Effect,
+    HistoryEntry,
+    IdempotencyToken,
+    ModelUsage,
+)
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category
-from recollect.model.query import EVERYTHING, validate_limit
+from recollect.model.query import EVERYTHING, Listing, validate_limit
+from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
+from recollect.model.usage import LlmQuota
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.metrics import LLM_CALLS, LLM_TOKENS, SAVED
 
@@ -220,16 +237,16 @@ class Ledger:
     embed = write_method(vector_sql.embed)
     store_token_vectors = write_method(vector_sql.store_token_vectors)
     vectors = read_method(vector_sql.vectors)
-    vectors_of = read_method(index_feed.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
+    vectors_of = read_method(vector_sql.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
     models = read_method(vector_sql.models, tenant=ALL_TENANTS)
 
-    row_count = read_method(index_feed.row_count, quick=True)
-    changed_rows = read_method(index_feed.changed_rows)
-    feed_position = read_method(index_feed.feed_position, quick=True)
-    lagging_users = read_method(index_feed.lagging_users, tenant=ALL_TENANTS)
-    lease_feed = write_method(index_feed.lease_feed, tenant=NO_TENANT)
-    save_feed_positions = write_method(index_feed.save_feed_positions, tenant=ALL_TENANTS)
-    reset_feed = write_method(index_feed.reset_feed, tenant=ALL_TENANTS)
+    row_count = read_method(vector_sql.row_count, quick=True)
+    changed_rows = read_method(vector_sql.changed_rows)
+    feed_position = read_method(vector_sql.feed_position, quick=True)
+    lagging_users = read_method(vector_sql.lagging_users, tenant=ALL_TENANTS)
+    lease_feed = write_method(vector_sql.lease_feed, tenant=NO_TENANT)
+    save_feed_positions = write_method(vector_sql.save_feed_positions, tenant=ALL_TENANTS)
+    reset_feed = write_method(vector_sql.reset_feed, tenant=ALL_TENANTS)
 
     model_states = read_method(model_sql.model_states, tenant=NO_TENANT, quick=True)
     make_current = write_method(model_sql.make_current, tenant=NO_TENANT)
@@ -433,3 +450,45 @@ def _record_metrics(applied: Applied, effects: Sequence[Effect], by: Author) -> 
             LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
             LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
             LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
+
+
+_PAGE = 200
+
+
+async def read_pages(ledger: Ledger, scope: Scope, listing: Listing) -> AsyncIterator[Page]:
+    """Yield all pages of a listing; its limit is the size of a page."""
+    while True:
+        page = await ledger.find(scope, listing)
+        yield page
+        if page.cursor is None:
+            return
+        listing = replace(listing, cursor=page.cursor)
+
+
+async def read_history(ledger: Ledger, scope: Scope, memory_id: str | None = None) -> AsyncIterator[HistoryEntry]:
+    """Yield the changes of one or all memories, newest first."""
+    before = None
+    while lines := await ledger.history(scope, memory_id=memory_id, limit=_PAGE, before=before):
+        for line in lines:
+            yield line
+        before = lines[-1].id
+
+
+async def quota_exceeded_reason(
+    ledger: Ledger, user: str, allowance: LlmQuota, *, unrecorded: int = 0, unrecorded_total: int = 0
+) -> str:
+    """Return why no LLM may be called for the user any more today; empty if one may.
+
+    Tokens that are not in the ledger yet count too. Without a limit the ledger is not read.
+    """
+    if allowance.refusal:
+        return allowance.refusal
+    if allowance.user:
+        spent = (await ledger.spent_today(user)).tokens + unrecorded
+        if spent >= allowance.user:
+            return f"the LLM has used today's {allowance.user:,} tokens of this user"
+    if allowance.everyone:
+        spent = (await ledger.spent_today(None)).tokens + unrecorded_total
+        if spent >= allowance.everyone:
+            return f"the LLM has used today's {allowance.everyone:,} tokens of all users"
+    return ""

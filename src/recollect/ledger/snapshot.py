@@ -12,12 +12,11 @@ import numpy as np
 from recollect.ledger.sql.evidence import successions
 from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
 from recollect.ledger.types import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, is_valid_now, valid_at
 from recollect.model.query import Filter, matches
 from recollect.model.scope import Scope
 from recollect.model.times import micros_or_none, now, to_micros
 from recollect.model.traits import compute_traits, speaker_name
-from recollect.model.validity import EFFECTIVE_STATUSES, is_valid_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 

@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.index.protocol import Index
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
+from recollect.ledger.ledger import Ledger, read_pages
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing, any_of
 from recollect.model.scope import Level, Scope

@@ -31,8 +31,8 @@ from recollect.models.chat import Chat
 from recollect.models.structured import InvalidAnswer
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
-from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.instructions import find_instruction
+from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
 from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema

@@ -17,7 +17,7 @@ from time import monotonic
 from recollect.aio.background import BackgroundTask
 from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import (
+from recollect.ledger.types import (
     EmbeddingProgress,
     ModelOrigin,
     ModelState,

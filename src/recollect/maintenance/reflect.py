@@ -15,18 +15,17 @@ from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, Maint
 from recollect.model.change import Add, ChangeKind
 from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
-from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust, is_valid_now
 from recollect.model.query import Filter, Listing, Not, any_of
 from recollect.model.scope import Level, Scope
-from recollect.model.validity import is_valid_now
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Partial
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.sessions.summary_text import instruction_reason
-from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
+from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
 from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema

@@ -16,12 +16,11 @@ from datetime import UTC, datetime, timedelta
 from recollect.aio.background import BackgroundTask
 from recollect.deps import Deps
 from recollect.errors import RecollectError
-from recollect.ledger.jobs import MaintenanceState, TaskRun
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import MaintenanceState, TaskRun
 from recollect.maintenance.consolidate import consolidate
 from recollect.maintenance.embed_missing import drop_old_vectors
-from recollect.maintenance.expire import check_clock, expire
-from recollect.maintenance.prune import prune
+from recollect.maintenance.expire import check_clock, expire, prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
 from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask

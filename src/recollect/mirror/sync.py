@@ -26,10 +26,8 @@ from recollect.mirror.layout import (
     parse_location,
     user_folder,
 )
-from recollect.mirror.result import SyncResult
-from recollect.mirror.snapshot import MAX_EAGER_MEMORIES, is_outdated, write_snapshot
-from recollect.mirror.state import FileRow, HistoryPosition, MirrorState
-from recollect.mirror.to_files import FileWriter
+from recollect.mirror.state import FileRow, HistoryPosition, MirrorState, SyncResult
+from recollect.mirror.to_files import MAX_EAGER_MEMORIES, FileWriter, is_outdated, write_snapshot
 from recollect.model.erasure import StoreErasure, Target, user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now

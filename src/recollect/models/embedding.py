@@ -42,3 +42,19 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Reranker(Protocol):
+    """Reads a question and a text together: more accurate than comparing vectors, and slower."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return a score from 0 to 1 for each text in order: how well it answers `query`.
+
+        Who stops waiting stops the work: a cancelled call must not go on in the background.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -66,7 +66,7 @@ class HubEmbedder:
     def _embed(self, texts: list[str], role: Role) -> Matrix:
         import numpy as np
 
-        from recollect.models.unit_vectors import unit_rows
+        from recollect.models.embedder_wrappers import unit_rows
 
         if not texts:
             return np.empty((0, self._model.dimensions), dtype=np.float32)

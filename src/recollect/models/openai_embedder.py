@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recollect.errors import InvalidSettings, ModelUnavailable
+from recollect.models.embedder_wrappers import unit_rows
 from recollect.models.embedding import EmbeddingModel, Role
 from recollect.models.http_client import ModelHttpClient
-from recollect.models.unit_vectors import unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -93,7 +93,7 @@ class StaticEmbedder:
     def _embed(self, table: _Table, texts: Sequence[str]) -> Matrix:
         import numpy as np
 
-        from recollect.models.unit_vectors import unit_rows
+        from recollect.models.embedder_wrappers import unit_rows
 
         if not texts:
             return np.empty((0, self._model.dimensions), dtype=np.float32)

@@ -20,8 +20,7 @@ from recollect.errors import NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import ModelState
-from recollect.ledger.types import Revision
+from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import embed_missing
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration
@@ -31,15 +30,14 @@ from recollect.model.erasure import Receipt
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
-from recollect.model.query import EVERYTHING, Listing
+from recollect.model.query import EVERYTHING, Listing, exclude_expired
 from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
-from recollect.model.validity import exclude_expired
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
-from recollect.models.llm_breaker import describe_open_breakers
+from recollect.models.http_client import describe_open_breakers
 from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.read import as_of_queries

@@ -14,9 +14,15 @@ from recollect.models.chat import Chat
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
-from recollect.text.grounding import find_names, missing_names, missing_numbers
 from recollect.text.instructions import find_instruction
-from recollect.text.numbers import find_numbers, number_values, without_dates
+from recollect.text.numbers import (
+    find_names,
+    find_numbers,
+    missing_names,
+    missing_numbers,
+    number_values,
+    without_dates,
+)
 from recollect.write.ask_llm import NO_COST, LlmCost, ask_for_text
 from recollect.write.operations import turn_row
 from recollect.write.quoted_text import user_text

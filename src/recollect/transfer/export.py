@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput
 from recollect.ledger.codec import unpack_vector
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
+from recollect.ledger.ledger import Ledger, read_pages
 from recollect.model.change import Author, ConversationUpdate
 from recollect.model.erasure import TombstoneSet
 from recollect.model.memory import MemoryRecord, Status

@@ -15,9 +15,8 @@ from recollect.ledger.tokenizer import terms_of
 from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
-from recollect.text.grounding import missing_names
 from recollect.text.instructions import find_instruction
-from recollect.text.numbers import find_numbers, number_values, without_dates
+from recollect.text.numbers import find_numbers, missing_names, number_values, without_dates
 from recollect.write.batch import Batch
 from recollect.write.operations import Operation
 from recollect.write.quoted_text import user_text

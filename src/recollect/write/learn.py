@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.deps import Deps
 from recollect.ledger.codec import unpack_vector
-from recollect.ledger.llm_quota import quota_exceeded_reason
+from recollect.ledger.ledger import quota_exceeded_reason
 from recollect.model.change import Add, Author, Change, ModelUsage, Update
 from recollect.model.query import matches
 from recollect.model.scope import Scope

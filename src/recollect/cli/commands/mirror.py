@@ -17,10 +17,10 @@ from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
+    from recollect.mirror.diff import Difference
     from recollect.mirror.mirror import Mirror
-    from recollect.mirror.result import SyncResult
+    from recollect.mirror.state import SyncResult
     from recollect.mirror.status import MirrorStatus
-    from recollect.mirror.verify import Difference
 
 _MAX_SHOWN = 20
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import NotFound
+from recollect.ledger.sql.memories import scope_condition
 from recollect.ledger.sql.tx import Row, Tx
-from recollect.ledger.sql.where import scope_condition
 from recollect.model.change import Author, ChangeKind, HistoryEntry
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope

@@ -17,9 +17,8 @@ from hashlib import blake2s
 from typing import Any
 
 from recollect.errors import NotFound
-from recollect.ledger.jobs import FAILURE_WINDOW
-from recollect.ledger.sql.methods import PRUNE_BATCH
-from recollect.ledger.sql.tx import Row, Tx, fetch_one
+from recollect.ledger.sql.tx import PRUNE_BATCH, Row, Tx, fetch_one
+from recollect.ledger.types import FAILURE_WINDOW
 from recollect.model.job import (
     Job,
     JobKind,

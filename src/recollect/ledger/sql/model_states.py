@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.vectors import ensure_model_number, model_number
+from recollect.ledger.types import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
 from recollect.model.times import from_micros, now, time_or_none, to_micros
 from recollect.models.embedding import EmbeddingModel
 

@@ -70,11 +70,9 @@ class PubSub(Protocol):
 
     async def publish(self, text: str) -> None:
         """Send a text to all listeners, or raise Unavailable."""
-        ...
 
     def listen(self) -> AsyncIterator[str]:
         """Yield an empty text once subscribed, then each text; raise Unavailable when the connection ends."""
-        ...
 
     async def close(self) -> None: ...
 

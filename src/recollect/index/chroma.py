@@ -10,21 +10,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.errors import IndexUnavailable, MissingExtra
 from recollect.index.vector_store import StoredVector, ThreadCalls, VectorStoreOptions, redact_address, require_hash
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.models.embedding import EmbeddingModel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
-
 
 ChromaFilter = Mapping[str, Any]
 _PATH = "/api/v2/tenants/default_tenant/databases/default_database/collections"

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +25,8 @@ from recollect.index.vector_store import (
     require_hash,
 )
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.models.embedding import EmbeddingModel
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 _PARTITIONS = 64
 # Ids per call, and row numbers per page when users are listed.

@@ -31,11 +31,11 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Row, Tx
 from recollect.ledger.sql.vectors import model_number
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.model.change import Vector
 
 
 _log = logging.getLogger("recollect")

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -17,17 +17,12 @@ from numpy.typing import NDArray
 from recollect.index.protocol import Traits
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import IndexRow, Revision
+from recollect.model.change import Vector
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.traits import Trait, first_word, trait_flags, trait_word_count
 from recollect.models.embedding import EmbeddingModel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
-
 
 _MAX_MASKS = 8
 _STEPS = 127

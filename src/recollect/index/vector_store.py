@@ -14,18 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from recollect.aio.breaker import Breaker, Permit
 from recollect.errors import IndexNotReady, IndexUnavailable, InvalidInput
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.model.erasure import user_digest
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.metrics import BREAKER_OPEN
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +42,9 @@ class VectorStore(Protocol):
     @property
     def name(self) -> str:
         """Return the product and address, for logs and receipts."""
-        ...
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
         """Return about the nearest rows of the user in these places, best first, by cosine."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -63,36 +59,28 @@ class ExternalVectorStore(VectorStore, Protocol):
     @property
     def settles_s(self) -> float:
         """Return for how long a search may miss an acknowledged change."""
-        ...
 
     @property
     def residue(self) -> str:
         """Return what stays of deleted rows and for how long, for receipts."""
-        ...
 
     async def put(self, rows: Sequence[StoredVector]) -> None:
         """Insert or replace rows of any users."""
-        ...
 
     async def drop(self, rows: Sequence[int]) -> None:
         """Delete rows."""
-        ...
 
     async def drop_user(self, user: str) -> int:
         """Delete all rows of a user; return how many."""
-        ...
 
     async def rows(self, user: str) -> Sequence[int]:
         """Return the rows of a user in ascending order, all acknowledged changes included."""
-        ...
 
     async def users(self) -> Sequence[str]:
         """Return the hashes of all users with rows."""
-        ...
 
     async def clear(self) -> None:
         """Delete everything."""
-        ...
 
 
 # The ledger's records of erasures use the same digest.

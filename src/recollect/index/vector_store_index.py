@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.aio.breaker import Permit
 from recollect.errors import IndexUnavailable
@@ -19,18 +19,14 @@ from recollect.index.store_sync import IndexSync
 from recollect.index.vector_store import GuardedStore, VectorStore
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Revision
+from recollect.model.change import Vector
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
-
-    Rows = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 
 # The mean of a sample of this size is off by a 32nd of the standard deviation.

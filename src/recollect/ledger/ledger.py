@@ -56,6 +56,7 @@ from recollect.model.change import (
     HistoryEntry,
     IdempotencyToken,
     ModelUsage,
+    Vector,
 )
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, Job, JobKind, NewJob
@@ -71,7 +72,6 @@ from recollect.observability.metrics import LLM_CALLS, LLM_TOKENS, SAVED
 
 if TYPE_CHECKING:
     from recollect.ledger.backup_file import Backup
-    from recollect.model.change import Vector
 
 
 # The author of what was learned from turns.

@@ -24,13 +24,13 @@ from recollect.model.change import (
     Restore,
     Supersede,
     Update,
+    Vector,
 )
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     from recollect.ledger.types import Revision
-    from recollect.model.change import Vector
 
 
 Fingerprint: TypeAlias = tuple[str, str]

@@ -8,18 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import groupby
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Unembedded
+from recollect.model.change import Vector
 from recollect.model.ids import new_id
 from recollect.model.times import now
 from recollect.models.embedding import Embedder, EmbeddingModel
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 _log = logging.getLogger("recollect")
 BATCH = 256

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from recollect.deps import Deps
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
-from recollect.model.change import Add, ChangeKind
+from recollect.model.change import Add, ChangeKind, Vector
 from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust, is_valid_now
@@ -31,10 +30,6 @@ from recollect.write.embed import embed
 from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text, is_only_secret
 from recollect.write.screen import is_refusal
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 MAX_INSIGHT_CHARS = 500
 MIN_EVIDENCE = 2

@@ -65,7 +65,6 @@ class Chat(Protocol):
 
         With a JSON `schema` the model is told to keep to it. It may still not: what it says must be checked.
         """
-        ...
 
     async def close(self) -> None: ...
 
@@ -92,7 +91,6 @@ class AnsweringChat(Chat, Protocol):
         With a `schema`, the answer is asked for in that form. In the form "prompt" the schema is not sent: the
         messages must say what is wanted.
         """
-        ...
 
 
 @runtime_checkable
@@ -140,7 +138,6 @@ class ConversingChat(Chat, Protocol):
         A server that does not know tools, or this request, is an InvalidInput; one that says nothing at all a
         BrokenAnswer.
         """
-        ...
 
 
 # Used where the server does not count tokens: a daily limit must hold there as well.

@@ -9,13 +9,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
 from recollect.models.server_errors import describe_error
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
     from recollect.models.embedding import Embedder, EmbeddingModel, Matrix, Role
 

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Matrix: TypeAlias = NDArray[np.float32]
-
-
+# In quotes, so that numpy is not loaded.
+Matrix: TypeAlias = "NDArray[np.float32]"
 Role: TypeAlias = Literal["passage", "query"]
 
 
@@ -39,7 +38,6 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
         """Embed `texts` in order; `role` distinguishes questions from passages."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -55,6 +53,5 @@ class Reranker(Protocol):
 
         Who stops waiting stops the work: a cancelled call must not go on in the background.
         """
-        ...
 
     async def close(self) -> None: ...

@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.server_errors import describe_error
-
-if TYPE_CHECKING:
-    from recollect.models.embedding import Matrix
-
 
 Encode: TypeAlias = Callable[[list[str], Role], Any]
 

@@ -14,14 +14,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from recollect.models.embedding import Matrix
 
 
 EXTRA = "neural"

@@ -6,20 +6,15 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models.embedder_wrappers import unit_rows
-from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.http_client import ModelHttpClient
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.models.embedding import Matrix
-
 
 # Common models take 8,192 tokens, and some scripts need a token for each character.
 MAX_CHARACTERS = 8_000

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidSettings
-from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.text.stopwords import drop_conversation_words
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
-
-    from recollect.models.embedding import Matrix
 
 
 BUNDLED_TABLE = Path(__file__).parent / "table"

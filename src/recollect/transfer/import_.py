@@ -6,12 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.codec import from_plain
 from recollect.ledger.ledger import Ledger
-from recollect.model.change import Add, Author, ConversationUpdate
+from recollect.model.change import Add, Author, ConversationUpdate, Vector
 from recollect.model.ids import new_id
 from recollect.model.job import NewJob
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
@@ -26,10 +26,6 @@ from recollect.write.embed import embed
 from recollect.write.redact import Redactor
 from recollect.write.triggers import job_key
 from recollect.write.write_quota import WriteQuota
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 # Scopes that are written concurrently.
 _MAX_CONCURRENT = 64

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.deps import Deps
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.ledger import quota_exceeded_reason
-from recollect.model.change import Add, Author, Change, ModelUsage, Update
+from recollect.model.change import Add, Author, Change, ModelUsage, Update, Vector
 from recollect.model.query import matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -33,9 +33,6 @@ from recollect.write.related import STATEMENTS, find_nearest_and_keyed, find_rel
 from recollect.write.screen import screen
 from recollect.write.select import may_contain_facts, select_facts
 from recollect.write.small_model import extract_with_small_model
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
 
 # The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.change import Add, Change, Supersede, Update
+from recollect.model.change import Add, Change, Supersede, Update, Vector
 from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status, Trust
@@ -24,8 +24,6 @@ from recollect.text.numbers import number_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from recollect.model.change import Vector
 
 
 EXTRACTION_SOURCE = "extraction"

@@ -7,18 +7,15 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.ledger.sql.tx import Postings, Tx, fetch_one
 from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
 from recollect.ledger.types import LexicalMatches, Revision
 from recollect.model.scope import Scope
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 MAX_CACHE_BYTES = 64 << 20
 # What a user costs besides the arrays; generous, so that many users with few memories are not counted as free.

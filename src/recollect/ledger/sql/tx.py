@@ -61,23 +61,18 @@ class Dialect(Protocol):
 
     def among(self, column: str, param: str) -> str:
         """Return SQL that is true where the column is one of the values of a list parameter."""
-        ...
 
     def in_body(self, name: str) -> str:
         """Return SQL for a text field of the JSON body."""
-        ...
 
     def has_member(self, name: str, param: str, *, any_of: bool) -> str:
         """Return SQL that is true where a list in the JSON body contains the parameter, or any member of it."""
-        ...
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Return SQL for a comparison inside metadata, whose name is a parameter too."""
-        ...
 
     def contains(self, column: str, param: str) -> str:
         """Return SQL that is true where the text contains the parameter exactly."""
-        ...
 
 
 class Tx(Protocol):
@@ -88,19 +83,15 @@ class Tx(Protocol):
 
     async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """Execute a query and return its rows."""
-        ...
 
     async def run(self, sql: str, params: Mapping[str, Any]) -> None:
         """Execute a statement."""
-        ...
 
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         """Execute a statement for each set of parameters."""
-        ...
 
     async def restrict_to(self, tenant: Tenant) -> None:
         """Restrict what follows to the rows of a tenant, where the database enforces it."""
-        ...
 
 
 class FullTextIndex(Protocol):
@@ -108,27 +99,21 @@ class FullTextIndex(Protocol):
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         """Index new rows under their words."""
-        ...
 
     async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
         """Remove rows without a trace, given the words they were indexed under."""
-        ...
 
     async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
         """Remove many rows, page by page."""
-        ...
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
         """Return, for each word, the rows it occurs in, ascending, and how often."""
-        ...
 
     async def count(self, tx: Tx) -> int:
         """Return how many rows are indexed."""
-        ...
 
     async def clear(self, tx: Tx) -> None:
         """Remove all rows."""
-        ...
 
 
 # The database's log, as a name among tables that may still hold bytes of deleted rows.
@@ -158,43 +143,33 @@ class SqlEngine(Protocol):
     @property
     def is_local(self) -> bool:
         """Whether a few statements take microseconds, because there is no network."""
-        ...
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         """Run the body on one consistent view of the tenant's rows; `quick` says that it reads a handful of them."""
-        ...
 
     async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
         """Run the body in a transaction on the tenant's rows; return once it is on disk."""
-        ...
 
     async def size(self) -> int:
         """Return the bytes on disk."""
-        ...
 
     async def scrub(self, tables: Sequence[str]) -> ScrubResult:
         """Remove the bytes of rows deleted from tables, as far as possible; can block writers."""
-        ...
 
     async def sweep(self, tables: Sequence[str]) -> ScrubResult:
         """Remove such bytes as far as it blocks nobody: nothing is rewritten."""
-        ...
 
     async def check(self) -> list[str]:
         """Return what is damaged, a sentence each."""
-        ...
 
     async def security_warnings(self) -> list[str]:
         """Return what makes the store less safe than it could be, a sentence each."""
-        ...
 
     async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Copy a consistent view of everything into a new SQLite file without blocking writers."""
-        ...
 
     async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Restore such a file into an empty database."""
-        ...
 
     async def close(self) -> None: ...
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.ledger.codec import pack_vector
 from recollect.ledger.sql.leases import lease_end
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.types import ChangedRow, FeedPosition, IndexLag, IndexRow, Revision, Unembedded
+from recollect.model.change import Vector
 from recollect.model.erasure import user_digest
 from recollect.model.query import validate_limit
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import TOKEN_MODEL, EmbeddingModel
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 # Vectors of embedding models: token vectors come and go in the background, so nothing counts them.
 NOT_TOKEN_VECTORS = f"model NOT IN (SELECT number FROM models WHERE name = '{TOKEN_MODEL.name}')"

@@ -74,11 +74,9 @@ class Importer(Protocol):
 
     def recognise(self, source: ImportSource) -> str:
         """Return the evidence that the source is of this product; empty if it is not."""
-        ...
 
     def read(self, source: ImportSource) -> Iterator[SourceItem]:
         """Yield everything in the source."""
-        ...
 
 
 def extract_text(content: Any) -> str:

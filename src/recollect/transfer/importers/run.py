@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from recollect.errors import InvalidInput
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.plan import fingerprint_of, slot_of
-from recollect.model.change import Author, ConversationUpdate
+from recollect.model.change import Author, ConversationUpdate, Vector
 from recollect.model.job import JobKind, NewJob
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Scope
@@ -42,9 +42,6 @@ from recollect.transfer.importers.items import (
 from recollect.transfer.importers.source import ImportSource
 from recollect.write.redact import Redactor
 from recollect.write.write_quota import WriteQuota
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
 
 
 @dataclass(slots=True)

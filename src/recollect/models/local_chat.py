@@ -16,11 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import local_server
-from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer
+from recollect.models.chat import (
+    AnswerOptions,
+    ChatMessage,
+    ChatReply,
+    CompletionMixin,
+    ConverseOptions,
+    Form,
+    ModelAnswer,
+    SamplingOptions,
+)
 from recollect.models.openai_chat import OpenAIChat
 
 # Up to so many parameters a model gets lost in a long question, and makes up what it cannot find.
@@ -118,57 +127,30 @@ class LocalChat(CompletionMixin):
         process = starting.result().process
         return process.pid if process.returncode is None else None
 
-    async def answer(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-        schema: Mapping[str, Any] | None = None,
-        form: Form = "schema",
-    ) -> ModelAnswer:
+    async def answer(self, messages: Sequence[ChatMessage], **options: Unpack[AnswerOptions]) -> ModelAnswer:
         """Return the answer and its cost; loading the model counts towards the time limit of the first question."""
-        clock = asyncio.get_running_loop().time
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = clock() + limit_s
-        running = await self._running(limit_s)
+        chat, options["timeout_s"] = await self._ready_chat(options)
         try:
-            return await running.chat.answer(
-                messages,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                timeout_s=max(0.001, deadline - clock()),
-                schema=schema,
-                form=form,
-            )
+            return await chat.answer(messages, **options)
         except RuntimeError as error:
             # The HTTP library's word for being closed while it was asked.
             if self._closed:
                 raise ModelUnavailable(f"{self.model} is closed") from error
             raise
 
-    async def converse(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-    ) -> ChatReply:
+    async def converse(self, messages: Sequence[Mapping[str, Any]], **options: Unpack[ConverseOptions]) -> ChatReply:
         """Return the next message of the model and its tool calls, if it supports them."""
+        chat, options["timeout_s"] = await self._ready_chat(options)
+        return await chat.converse(messages, **options)
+
+    async def _ready_chat(self, options: SamplingOptions) -> tuple[OpenAIChat, float]:
+        """Return the chat of the running model, and the time that is left for a call."""
         clock = asyncio.get_running_loop().time
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = options.get("timeout_s")
+        limit_s = self._timeout_s if limit_s is None else limit_s
         deadline = clock() + limit_s
         running = await self._running(limit_s)
-        return await running.chat.converse(
-            messages,
-            tools=tools,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            timeout_s=max(0.001, deadline - clock()),
-        )
+        return running.chat, max(0.001, deadline - clock())
 
     async def endpoint(self) -> LocalEndpoint:
         """Return the address of the model for other callers in this process; load it if necessary."""

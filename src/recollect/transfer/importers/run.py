@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from hashlib import blake2b
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from recollect.errors import InvalidInput
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.plan import fingerprint_of, slot_of
+from recollect.ledger.plan import ExistingRecords, is_retained
 from recollect.model.change import Author, ConversationUpdate, Vector
 from recollect.model.job import JobKind, NewJob
-from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.text import validate_id
 from recollect.model.times import as_utc, now
@@ -58,7 +57,7 @@ class ImportDeduper:
 
     def __init__(self, ledger: Ledger, quota: WriteQuota, *, dry_run: bool) -> None:
         self._ledger, self._quota, self._dry_run = ledger, quota, dry_run
-        self._fingerprints = _FingerprintSet()
+        self._existing: defaultdict[str, ExistingRecords] = defaultdict(ExistingRecords)
         self._planned: dict[str, int] = {}
 
     async def dedupe(self, records: Sequence[MemoryRecord]) -> DedupeResult:
@@ -78,61 +77,26 @@ class ImportDeduper:
             # The ledger deduplicates on write.
             result.new += records
             return
-        fingerprints = self._fingerprints if self._dry_run else _FingerprintSet()
+        existing = self._existing[user] if self._dry_run else ExistingRecords()
         for holder in await self._ledger.find_conflicting(Scope(user), records):
-            fingerprints.add(holder)
+            if holder.id not in existing.by_id and existing.conflicting(holder) is None:
+                existing.add(holder)
         for record in records:
-            if fingerprints.contains(record):
-                result.counts += ImportCounts(present=1)
-            elif fingerprints.has_surer_value(record):
-                result.counts += ImportCounts(kept=1)
+            current = existing.conflicting(record)
+            if current is not None and is_retained(current, record, at=now()):
+                has_same_text = existing.same_text(record) is not None
+                result.counts += ImportCounts(present=1) if has_same_text else ImportCounts(kept=1)
             elif remaining > 0:
                 remaining -= 1
                 planned += 1
-                fingerprints.add(record)
+                while (current := existing.conflicting(record)) is not None:
+                    existing.release(current)
+                existing.add(record)
                 result.new.append(record)
             else:
                 result.over_quota.append(record)
         if self._dry_run:
             self._planned[user] = planned
-
-
-class _FingerprintSet:
-    """Digests of the contents of active memories, and the confidence of keyed values."""
-
-    def __init__(self) -> None:
-        self._contents: set[bytes] = set()
-        self._keys: dict[bytes, tuple[float, bytes | None]] = {}
-
-    def add(self, record: MemoryRecord) -> None:
-        if record.status is not Status.ACTIVE or (record.expires_at is not None and record.expires_at <= now()):
-            return
-        content, key = _record_fingerprints(record)
-        if key:
-            _, replaced = self._keys.get(key, (0.0, None))
-            # A replaced value is no duplicate any more.
-            self._contents.discard(replaced or b"")
-            self._keys[key] = record.confidence, content
-        if content:
-            self._contents.add(content)
-
-    def contains(self, record: MemoryRecord) -> bool:
-        return record.status is Status.ACTIVE and _record_fingerprints(record)[0] in self._contents
-
-    def has_surer_value(self, record: MemoryRecord) -> bool:
-        key = _record_fingerprints(record)[1]
-        if record.status is not Status.ACTIVE or key is None or key not in self._keys:
-            return False
-        return record.confidence < self._keys[key][0]
-
-
-def _record_fingerprints(record: MemoryRecord) -> tuple[bytes | None, bytes | None]:
-    content, slot = fingerprint_of(record), slot_of(record)
-    return _digest(record, content) if content else None, _digest(record, slot) if slot else None
-
-
-def _digest(record: MemoryRecord, parts: tuple[str, ...]) -> bytes:
-    return blake2b("\0".join((record.scope.user, *parts)).encode(), digest_size=16).digest()
 
 
 BATCH_SIZE = 2000

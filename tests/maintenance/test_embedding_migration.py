@@ -24,7 +24,7 @@ from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, ModelUnavailable, StoreUnavailable
 from recollect.ledger.sqlite import open_sqlite
 from recollect.ledger.types import ModelOrigin, current_model_state
-from recollect.maintenance.embed_missing import drop_old_vectors, embed_missing
+from recollect.maintenance.embedding_migration import drop_old_vectors, embed_missing
 from recollect.model.change import Add
 from recollect.model.scope import Scope
 from recollect.model.times import now

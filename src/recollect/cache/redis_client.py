@@ -1,4 +1,4 @@
-"""The Redis client: short timeouts, and calls fail at once while Redis is unavailable."""
+"""The Redis client, which fails at once while Redis is unavailable, and the rate limiter that counts in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One user's rows in memory: visibility, traits, and vectors unless the shard is light."""
+"""One user's rows in memory (visibility, traits, vectors unless it is light), and views of the visible ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of vector databases that find the nearest of one user's rows.
+"""The contract of vector databases that find the nearest of one user's rows, and guarded calls of them.
 
 Their answers are suggestions: rows are looked up among those that the ledger lets the scope see, so that a store that
 lags or was tampered with can miss a memory, but never leak one. A store raises IndexUnavailable, and no other error,

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.ledger.sql import (
-    api_keys,
-    evidence,
+    accounts,
     full_text,
-    idempotency,
     leases,
     maintenance,
     maintenance_tasks,
@@ -33,7 +31,6 @@ from recollect.ledger.sql import model_states as model_sql
 from recollect.ledger.sql import responses as response_sql
 from recollect.ledger.sql import tombstones as tombstone_sql
 from recollect.ledger.sql import turns as turn_sql
-from recollect.ledger.sql import usage as usage_sql
 from recollect.ledger.sql import vectors as vector_sql
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.tx import (
@@ -208,8 +205,8 @@ class Ledger:
         memories.keyed_facts, quick=lambda scope, filter, as_of=None, **_: as_of is None and filter == EVERYTHING
     )
     find_conflicting = read_method(change_sql.find_conflicting)
-    derived = read_method(evidence.derived, quick=True)
-    succession = read_method(evidence.succession, quick=True)
+    derived = read_method(history_sql.derived, quick=True)
+    succession = read_method(history_sql.succession, quick=True)
     mentions = read_method(mention_sql.mentions)
     mentioning = read_method(mention_sql.mentioning)
     linked = read_method(mention_sql.linked)
@@ -293,8 +290,8 @@ class Ledger:
     maintenance_times = read_method(maintenance_tasks.maintenance_times, tenant=ALL_TENANTS, quick=True)
     record_maintenance_times = write_method(maintenance_tasks.record_maintenance_times, tenant=NO_TENANT)
     enqueue_due = write_method(maintenance_tasks.enqueue_due, tenant=NO_TENANT)
-    usage = read_method(usage_sql.usage)
-    spent_today = read_method(usage_sql.spent_today, quick=True)
+    usage = read_method(accounts.usage)
+    spent_today = read_method(accounts.spent_today, quick=True)
     prune_jobs = prune_method(job_sql.prune_jobs)
     prune_idempotency_keys = prune_method(job_sql.prune_idempotency_keys)
     prune_tombstones = prune_method(tombstone_sql.prune_tombstones)
@@ -326,17 +323,17 @@ class Ledger:
     thread_item = read_method(response_sql.thread_item, quick=True)
     drop_item = write_method(response_sql.drop_item)
 
-    claim_key = write_method(idempotency.claim_key)
-    store_answer = write_method(idempotency.store_answer)
-    release_key = write_method(idempotency.release_key)
+    claim_key = write_method(accounts.claim_key)
+    store_answer = write_method(accounts.store_answer)
+    release_key = write_method(accounts.release_key)
 
     # The owner of a key is known only once it is found, so keys are not rows of a user.
-    add_key = write_method(api_keys.add_key, tenant=NO_TENANT)
-    keys = read_method(api_keys.keys, tenant=NO_TENANT)
-    find_key = read_method(api_keys.find_key, tenant=NO_TENANT, quick=True)
-    has_keys = read_method(api_keys.has_keys, tenant=NO_TENANT, quick=True)
-    revoke_key = write_method(api_keys.revoke_key, tenant=NO_TENANT)
-    record_key_use = write_method(api_keys.record_key_use, tenant=NO_TENANT)
+    add_key = write_method(accounts.add_key, tenant=NO_TENANT)
+    keys = read_method(accounts.keys, tenant=NO_TENANT)
+    find_key = read_method(accounts.find_key, tenant=NO_TENANT, quick=True)
+    has_keys = read_method(accounts.has_keys, tenant=NO_TENANT, quick=True)
+    revoke_key = write_method(accounts.revoke_key, tenant=NO_TENANT)
+    record_key_use = write_method(accounts.record_key_use, tenant=NO_TENANT)
 
     tombstoned = read_method(tombstone_sql.tombstoned)
     has_tombstones = read_method(tombstone_sql.has_tombstones, quick=True)

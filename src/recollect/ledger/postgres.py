@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL: a pool of connections, transactions, retries and migrations."""
+"""The ledger in PostgreSQL: a pool of connections, transactions, retries, migrations and translated errors."""
 
 from __future__ import annotations
 

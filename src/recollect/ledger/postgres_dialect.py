@@ -1,4 +1,4 @@
-"""The PostgreSQL dialect, its parameters and transactions, and full text by tsvector. Needs no driver."""
+"""The PostgreSQL dialect: parameters, transactions, full text, row-level security. Needs no driver."""
 
 from __future__ import annotations
 

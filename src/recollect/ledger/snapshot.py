@@ -8,8 +8,8 @@ from datetime import datetime
 
 import numpy as np
 
-from recollect.ledger.sql.evidence import successions
 from recollect.ledger.sql.full_text import DocLengths, bm25
+from recollect.ledger.sql.history import successions
 from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.ledger.types import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision
 from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, is_valid_now, valid_at

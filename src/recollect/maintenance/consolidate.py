@@ -23,7 +23,6 @@ from recollect.maintenance.clusters import (
 )
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Change, ChangeKind, ModelUsage, Supersede, Update
-from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
@@ -35,7 +34,7 @@ from recollect.text.instructions import find_instruction
 from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
-from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
+from recollect.write.operations import FactOp, Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text
 from recollect.write.screen import is_refusal
 

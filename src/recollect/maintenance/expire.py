@@ -1,4 +1,4 @@
-"""Forget expired memories, unless the system clock may have jumped ahead.
+"""Forget expired memories and those that nobody recalled, unless the system clock may have jumped ahead.
 
 On a machine whose clock jumps ahead, every memory looks old. Recall only hides what seems to have expired, and shows
 it once the clock is right; maintenance would forget it. So what is older than `SETTLE_TIME` is only forgotten if

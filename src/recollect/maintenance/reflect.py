@@ -12,7 +12,6 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Add, ChangeKind, Vector
-from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust, is_valid_now
 from recollect.model.query import Filter, Listing, Not, any_of
@@ -27,7 +26,7 @@ from recollect.text.normalize import normalize
 from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
-from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
+from recollect.write.operations import FactOp, Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text, is_only_secret
 from recollect.write.screen import is_refusal
 

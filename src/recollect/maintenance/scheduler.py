@@ -19,7 +19,7 @@ from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import MaintenanceState, TaskRun
 from recollect.maintenance.consolidate import consolidate
-from recollect.maintenance.embed_missing import drop_old_vectors
+from recollect.maintenance.embedding_migration import drop_old_vectors
 from recollect.maintenance.expire import check_clock, expire, prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
 from recollect.maintenance.reflect import reflect

@@ -1,4 +1,4 @@
-"""Decide what a file means for its memory; the decision is pure."""
+"""Decide what a file means for its memory, and compare all files with all memories; nothing is changed here."""
 
 from __future__ import annotations
 

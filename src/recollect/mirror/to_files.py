@@ -1,4 +1,4 @@
-"""Write memories to their files: each change of a memory writes, moves or removes one file."""
+"""Write memories to their files, and all of a folder to `memory_index.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory as it is stored."""
+"""A memory as it is stored, and when it is valid."""
 
 from __future__ import annotations
 

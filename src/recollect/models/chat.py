@@ -1,4 +1,4 @@
-"""The protocols of chat models, and the values they return."""
+"""The protocols of chat models, the values they return, and the model of a learning job."""
 
 from __future__ import annotations
 

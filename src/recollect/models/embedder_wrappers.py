@@ -1,4 +1,4 @@
-"""Wrappers of embedders: check and translate errors of a caller's own one, and cache vectors."""
+"""Wrappers of embedders (errors of a caller's own one, a cache), and unit vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol of embedders: texts in, unit vectors out."""
+"""The protocols of embedders, texts in and unit vectors out, and of rerankers."""
 
 from __future__ import annotations
 

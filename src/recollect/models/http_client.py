@@ -1,4 +1,4 @@
-"""The HTTP client of OpenAI-compatible servers: one POST with retries, deadline and translated errors."""
+"""The HTTP client of OpenAI-compatible servers: a POST with retries, deadline, breaker and translated errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small neural sentence encoder and cross-encoder for the CPU."""
+"""A small neural sentence encoder and cross-encoder for the CPU: ONNX models in the files of another package."""
 
 from __future__ import annotations
 

@@ -21,9 +21,8 @@ from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import ModelState, Revision
-from recollect.maintenance import embed_missing
 from recollect.maintenance import undo as undoing
-from recollect.maintenance.embedding_migration import EmbeddingMigration
+from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceConfig
 from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, Outcome, Update
 from recollect.model.erasure import Receipt
@@ -303,7 +302,7 @@ class Service:
         self.sessions.resolver.forget(scope.user)
         await retract_turns([each.record for each in outcomes], self._deps)
         try:
-            await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
+            await embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
         except RecollectError as error:
             # They are found by words until the embedder answers.
             _log.warning("some memories of this user have no vectors for now: %s", error)
@@ -445,7 +444,7 @@ class Service:
         """Migrate the ledger to the embedding model of the settings; return the number of new vectors."""
         if self.embedding_migration is not None:
             return await self.embedding_migration.migrate(progress, allow_retired=back, drop=drop)
-        return await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
+        return await embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
 
     async def model_states(self) -> list[ModelState]:
         """Return the embedding model in use, earlier ones, and the progress of a migration."""

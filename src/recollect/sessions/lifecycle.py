@@ -1,4 +1,4 @@
-"""The life of a session: it begins, is compressed and summarised while it lasts, and ends."""
+"""The life of a session: it begins, is compressed and summarised, ends, and its important memories are promoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of a session step: changes and conversation fields for one transaction, and the LLM cost."""
+"""The output of a session step, how far each step has come, and the turns that no step has compressed yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in text: digits of any script, separators, "5k", and number words of a few languages."""
+"""Numbers in text (digits of any script, "5k", number words), and which numbers and names another text lacks."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from hashlib import blake2b
 from importlib.resources import files
 
 from recollect.errors import InvalidInput, RecollectError
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category, MemoryRecord, Trust
 from recollect.model.turn import Turn
 from recollect.models.chat import Chat
@@ -20,7 +19,7 @@ from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delim
 from recollect.write.ask_llm import NO_COST, LlmAnswer, LlmCost, ask_for_json
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
-from recollect.write.operations import SCHEMA, Operation, OperationParser, memory_rows, turn_row
+from recollect.write.operations import SCHEMA, ExtractedFact, Operation, OperationParser, memory_rows, turn_row
 
 
 @dataclass(frozen=True, slots=True)

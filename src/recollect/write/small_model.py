@@ -15,7 +15,6 @@ from typing import Any
 
 from recollect.errors import ModelUnavailable
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat, ChatMessage
@@ -23,7 +22,7 @@ from recollect.prompts import prompt
 from recollect.prompts.rendering import shorten
 from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
 from recollect.write.extract import Extraction, ExtractionLimits, get_extraction_mode
-from recollect.write.operations import Operation, OperationParser
+from recollect.write.operations import ExtractedFact, Operation, OperationParser
 from recollect.write.select import SelectedStatement, build_fact, score_statements
 
 MAX_TALK_CHARS = 2_000

@@ -22,11 +22,10 @@ from recollect.ledger.plan import (
     plan_reverts,
     undone_line_ids,
 )
+from recollect.ledger.sql.accounts import add_to_daily_total, add_usage, key_reuse_error
 from recollect.ledger.sql.conversations import apply_note
-from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
-from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
-from recollect.ledger.sql.idempotency import key_reuse_error
+from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row, put_evidence
 from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
 from recollect.ledger.sql.leases import finish_by_id
 from recollect.ledger.sql.memories import (
@@ -40,7 +39,6 @@ from recollect.ledger.sql.memories import (
 from recollect.ledger.sql.mentions import put_mentions
 from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.ledger.sql.usage import add_to_daily_total, add_usage
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
 from recollect.ledger.types import Revision
 from recollect.model.change import (

@@ -1,4 +1,4 @@
-"""Memories as rows: indexed columns, and a JSON body for the other fields."""
+"""Memories as rows (indexed columns, and a JSON body for the other fields), and filters as SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of memories: half precision on disk, one set for each model."""
+"""Vectors of memories, one set for each model, in half precision; what indexes with their own store are fed from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that importers yield, and the options and the report of an import."""
+"""The importers, the values that they yield, and the options and the report of an import."""
 
 from __future__ import annotations
 

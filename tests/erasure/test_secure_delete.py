@@ -248,7 +248,7 @@ async def test_what_is_erased_is_in_no_file_of_the_server(dsn: str) -> None:
 async def test_a_transaction_of_another_session_leaves_the_erasure_incomplete_until_it_ends(
     dsn: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr("recollect.ledger.postgres_secure_delete._LOCK_S", 0.2)
+    monkeypatch.setattr("recollect.ledger.postgres_tables._LOCK_S", 0.2)
     ledger = await open_postgres(dsn, MODEL)
     await fill(ledger, WHO, CANARY, rows=2)
     other = await asyncpg.connect(dsn)

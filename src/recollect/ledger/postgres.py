@@ -36,7 +36,7 @@ from recollect.ledger.postgres_dialect import (
     security_warnings,
     tenant_statements,
 )
-from recollect.ledger.postgres_secure_delete import scrub, sweep
+from recollect.ledger.postgres_tables import scrub, sweep
 from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
 

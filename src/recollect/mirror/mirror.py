@@ -18,8 +18,7 @@ from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUn
 from recollect.mirror.diff import Difference, verify_files
 from recollect.mirror.git import GitRepository
 from recollect.mirror.layout import CONFLICTS, MEMORY_FOLDERS, is_memory_file, parse_location
-from recollect.mirror.state import HistoryPosition, MirrorState, SyncResult
-from recollect.mirror.status import STATE_FILE, MirrorLock, make_state_folder
+from recollect.mirror.state import STATE_FILE, HistoryPosition, MirrorLock, MirrorState, SyncResult, make_state_folder
 from recollect.mirror.sync import CountCallback, LedgerReplaced, Synchronizer
 from recollect.mirror.to_files import MAX_EAGER_MEMORIES
 from recollect.model.erasure import StoreErasure

@@ -26,13 +26,12 @@ from recollect.observability.tracing import span
 from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch
 from recollect.write.embed import embed, embed_changes
-from recollect.write.extract import Extraction, ExtractionLimits, extract
+from recollect.write.extract import Extraction, ExtractionLimits, extract, extract_with_small_model
 from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, merge_added, reconcile
 from recollect.write.redact import drop_secret_facts, redact
 from recollect.write.related import STATEMENTS, find_nearest_and_keyed, find_related
 from recollect.write.screen import screen
 from recollect.write.select import may_contain_facts, select_facts
-from recollect.write.small_model import extract_with_small_model
 
 # The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"

@@ -23,7 +23,7 @@ async def model_states(tx: Tx) -> list[ModelState]:
     return [
         ModelState(
             model=EmbeddingModel(name, dimensions),
-            origin=ModelOrigin(spec, url, requested_dimensions),
+            origin=ModelOrigin(*origin),
             is_current=number == current,
             current_at=time_or_none(since),
             retired_at=time_or_none(until),
@@ -31,20 +31,9 @@ async def model_states(tx: Tx) -> list[ModelState]:
             to_embed=to_embed,
             lease_expires_at=from_micros(lease_end) if lease_end else None,
         )
-        for (
-            number,
-            name,
-            dimensions,
-            spec,
-            url,
-            requested_dimensions,
-            since,
-            until,
-            embedded,
-            to_embed,
-            lease_end,
-            current,
-        ) in rows
+        for (number, name, dimensions), origin, (since, until, embedded, to_embed, lease_end, current) in (
+            (row[:3], row[3:6], row[6:]) for row in rows
+        )
     ]
 
 

@@ -175,9 +175,6 @@ class RateLimiter:
             except CacheUnavailable:
                 # Each process counts by itself while Redis is unavailable.
                 pass
-        return self._acquire_locally(name, cost)
-
-    def _acquire_locally(self, name: str, cost: float) -> float:
         moment, rate = monotonic(), self._capacity / 60
         left, at = self._local_buckets.pop(name, (self._capacity, moment))
         left = min(self._capacity, left + (moment - at) * rate)

@@ -158,7 +158,9 @@ class MemoryFiles:
         record = new_file_record(scope, key, _check_text(text, path), by=by)
         if key == ROOT or await self._below(scope, key, limit=1):
             raise ToolFailed(f"File {path} already exists")
-        await self._check_file_count(scope, key, original=path)
+        if await self._ledger.count(scope, Listing(filter=And(_scope_filters(scope)))) >= MAX_FILE_COUNT:
+            raise ToolFailed(f"There are {MAX_FILE_COUNT:,} files already: delete some, then create {path}")
+        await self._check_parents(scope, key, original=path)
         await self._check_rate(scope)
         record, secrets = self._redacting.redact_record(record)
         if record.key != key:
@@ -294,11 +296,6 @@ class MemoryFiles:
             if cursor is None:
                 break
         return records
-
-    async def _check_file_count(self, scope: Scope, key: str, *, original: str) -> None:
-        if await self._ledger.count(scope, Listing(filter=And(_scope_filters(scope)))) >= MAX_FILE_COUNT:
-            raise ToolFailed(f"There are {MAX_FILE_COUNT:,} files already: delete some, then create {original}")
-        await self._check_parents(scope, key, original=original)
 
     async def _check_parents(self, scope: Scope, key: str, *, original: str) -> None:
         parents = parents_of(key)

@@ -172,7 +172,14 @@ class PgvectorStore:
 
     async def _fill_and_build(self, connection: Any, users: Sequence[str], number: int, progress: Progress) -> None:
         for user in users:
-            await _fill(connection, user, number, progress)
+            await connection.execute(sql.ENROL, user, number)
+            total = await connection.fetchval(
+                "SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, number
+            )
+            done, after = 0, -1
+            while filled := await connection.fetch(sql.FILL, user, number, after, FILL_BATCH):
+                done, after = done + len(filled), max(row[0] for row in filled)
+                progress(min(done, total), total)
         await _build(self._engine, connection, (number, self._model.dimensions), progress)
         # Only now, or they would be searched without an index.
         for user in users:
@@ -265,16 +272,6 @@ async def _try_execute(connection: Any, *statements: str) -> bool:
     except REFUSED_ERRORS:
         return False
     return True
-
-
-async def _fill(connection: Any, user: str, model: int, progress: Progress) -> None:
-    """Convert all vectors of a user for pgvector."""
-    await connection.execute(sql.ENROL, user, model)
-    total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
-    done, after = 0, -1
-    while filled := await connection.fetch(sql.FILL, user, model, after, FILL_BATCH):
-        done, after = done + len(filled), max(row[0] for row in filled)
-        progress(min(done, total), total)
 
 
 async def _missing(connection: Any, model: int) -> dict[str, str]:

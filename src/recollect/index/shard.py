@@ -237,7 +237,12 @@ class ShardCache:
             lock = self._locks.setdefault(user, asyncio.Lock())
             async with lock:
                 shard = await self._refresh(user, self._shards.get(user))
-        self._mark_used(user, shard)
+        self._shards[user] = shard
+        self._shards.move_to_end(user)
+        self.nbytes += shard.nbytes - self._sizes.get(user, 0)
+        self._sizes[user] = shard.nbytes
+        while len(self._shards) > 1 and self.nbytes > self._budget:
+            self._drop(next(iter(self._shards)))
         return shard
 
     async def remove(self, user: str) -> Shard | None:
@@ -272,15 +277,6 @@ class ShardCache:
             self._drop(user)
             raise
         return shard
-
-    def _mark_used(self, user: str, shard: Shard) -> None:
-        """Mark the user as used last, and drop others beyond the budget; the one in use stays, whatever its size."""
-        self._shards[user] = shard
-        self._shards.move_to_end(user)
-        self.nbytes += shard.nbytes - self._sizes.get(user, 0)
-        self._sizes[user] = shard.nbytes
-        while len(self._shards) > 1 and self.nbytes > self._budget:
-            self._drop(next(iter(self._shards)))
 
     def _drop(self, user: str) -> None:
         self._shards.pop(user, None)

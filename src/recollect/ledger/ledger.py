@@ -143,7 +143,17 @@ class Ledger:
             tenant=scope.user,
         )
         self.on_change(scope.user)
-        _record_metrics(applied, effects, by)
+        saved = sum(
+            outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
+            for outcome in applied.outcomes
+        )
+        if saved and not applied.replayed:
+            SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
+        for effect in effects:
+            if isinstance(effect, ModelUsage):
+                LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
+                LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
+                LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
         return applied
 
     async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
@@ -432,21 +442,6 @@ class Ledger:
         """Restore a backup into an empty ledger."""
         await self.engine.copy_from(path, on_progress)
         await self.rebuild_terms()
-
-
-def _record_metrics(applied: Applied, effects: Sequence[Effect], by: Author) -> None:
-    """Count the memories that were added and the LLM calls they took."""
-    saved = sum(
-        outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
-        for outcome in applied.outcomes
-    )
-    if saved and not applied.replayed:
-        SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
-    for effect in effects:
-        if isinstance(effect, ModelUsage):
-            LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
-            LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
-            LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
 
 
 _PAGE = 200

@@ -119,10 +119,7 @@ def check_merge(merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
         terms = set(terms_of(content))
         if len(terms & set(terms_of(text))) < _MIN_SHARED * len(terms):
             return f"most of memory {at + 1} is missing"
-    return _invented(text, "\n".join(f"{cluster[at].stated_at:%Y} {members[at]}" for at in members))
-
-
-def _invented(text: str, sources: str) -> str:
+    sources = "\n".join(f"{cluster[at].stated_at:%Y} {members[at]}" for at in members)
     if numbers := missing_numbers(text, sources):
         return f"no memory has the number {next(iter(numbers))}"
     if names := missing_names(text, sources):

@@ -213,7 +213,10 @@ class Scheduler:
         moment = now()
         queued = await self._end_sessions(moment)
         queued += await self._queue_tasks(moment)
-        await self._finish_erasures(moment)
+        if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
+            done = await self._ledger.finish_erasures()
+            if not done.reached:
+                _log.warning("bytes of erased memories are left: %s", done.note)
         await self._purge_old(moment)
         return queued
 
@@ -248,12 +251,6 @@ class Scheduler:
             batch = jobs[start : start + _BATCH]
             queued += await self._ledger.enqueue_due([(each.scope, each.job) for each in batch])
         return queued
-
-    async def _finish_erasures(self, moment: datetime) -> None:
-        if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
-            done = await self._ledger.finish_erasures()
-            if not done.reached:
-                _log.warning("bytes of erased memories are left: %s", done.note)
 
     async def _purge_old(self, moment: datetime) -> None:
         if not await self._is_time(_PURGED, moment, _PURGE_EVERY):

@@ -110,7 +110,14 @@ def decide_action(file: ScannedFile, context: MemoryContext) -> FileAction:
     current = document_of(record)
     changes = file.document.changes(current)
     if is_gone(record):
-        return _decide_for_tombstone(record, row, edited=bool(changes))
+        edited = bool(changes)
+        if record.status is Status.SUPERSEDED and edited:
+            # Another memory replaced it in the meantime; the person's text becomes a memory of its own.
+            return FileAction.ADD_AS_NEW
+        if row is None and not edited:
+            # Whether a person moved it back or the ledger forgot it is unknown: it stays forgotten.
+            return FileAction.WRITE
+        return FileAction.RESTORE
     if file.document.scope != current.scope:
         return FileAction.MOVE
     if not changes:
@@ -121,16 +128,6 @@ def decide_action(file: ScannedFile, context: MemoryContext) -> FileAction:
     if row is None and earlier is not None and earlier.strip() == file.document.line["memory"]:
         return FileAction.WRITE
     return FileAction.CONFLICT
-
-
-def _decide_for_tombstone(record: MemoryRecord, row: FileRow | None, *, edited: bool) -> FileAction:
-    if record.status is Status.SUPERSEDED and edited:
-        # Another memory replaced it in the meantime; the person's text becomes a memory of its own.
-        return FileAction.ADD_AS_NEW
-    if row is None and not edited:
-        # Whether a person moved it back or the ledger forgot it is unknown: it stays forgotten.
-        return FileAction.WRITE
-    return FileAction.RESTORE
 
 
 class ErasureLog:

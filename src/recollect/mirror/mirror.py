@@ -258,7 +258,17 @@ class Mirror:
         last_error = ""
         while not self._stop.is_set():
             try:
-                await self._run_locked()
+                async with self._busy:
+                    synchronizer = await self._open()
+                # Watch before the comparison, so that no change is missed.
+                watcher = FolderWatcher(self.root, self._on_paths_changed)
+                try:
+                    async with self._busy:
+                        await synchronizer.sync_all(self._raise_if_stopped, self._result)
+                    _log.info("mirror: %s is up to date", self.root)
+                    await self._run_rounds(synchronizer)
+                finally:
+                    await watcher.close()
                 return
             except _Stopped:
                 return
@@ -270,19 +280,6 @@ class Mirror:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TAKE_OVER_S):
                     await self._stop.wait()
-
-    async def _run_locked(self) -> None:
-        async with self._busy:
-            synchronizer = await self._open()
-        # Watch before the comparison, so that no change is missed.
-        watcher = FolderWatcher(self.root, self._on_paths_changed)
-        try:
-            async with self._busy:
-                await synchronizer.sync_all(self._raise_if_stopped, self._result)
-            _log.info("mirror: %s is up to date", self.root)
-            await self._run_rounds(synchronizer)
-        finally:
-            await watcher.close()
 
     def _raise_if_stopped(self, _count: int) -> None:
         if self._stop.is_set():

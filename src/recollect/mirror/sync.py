@@ -88,15 +88,11 @@ class Synchronizer:
         users = await self._users()
         await self.write_users(users, result, progress)
         for user in users:
-            await self._write_unwritten(user, result)
+            rows = await asyncio.to_thread(self.state.rows_of_user, user, unwritten=True)
+            if rows:
+                records = await self._service.get_many(user, [row.id for row in rows[:_PAGE_SIZE]])
+                await asyncio.to_thread(self.writer.write_records, user, records, result)
         await asyncio.to_thread(self.state.set_meta, "synced_at", now().isoformat())
-
-    async def _write_unwritten(self, user: str, result: SyncResult) -> None:
-        """Retry files that could not be written the last time."""
-        rows = await asyncio.to_thread(self.state.rows_of_user, user, unwritten=True)
-        if rows:
-            records = await self._service.get_many(user, [row.id for row in rows[:_PAGE_SIZE]])
-            await asyncio.to_thread(self.writer.write_records, user, records, result)
 
     async def _is_same_ledger(self, ledger_id: str) -> bool:
         """Return whether all files were ingested into this ledger before."""

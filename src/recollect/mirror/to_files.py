@@ -161,7 +161,9 @@ class FileWriter:
         return staged
 
     def _write_file(self, user: str, step: _PlannedWrite, staged: StagedFile | None) -> FileRow:
-        self._write_user_file(user)
+        base = user_folder(user, self._root_user)
+        if base and safe_name(user) != user and not self._folder.stamp(base + USER_FILE):
+            self._folder.write(base + USER_FILE, user.encode(), expected="")
         row, moved_from, gone = step.row, step.moved_from, is_gone(step.record)
         if moved_from is not None and self._folder.stamp(moved_from.path) not in (moved_from.stamp, ""):
             raise FileChanged(f"{moved_from.path} was just changed")
@@ -174,7 +176,12 @@ class FileWriter:
             staged = staged or self._folder.stage(step.path, step.data)
             stamp = self._folder.place(staged, expected=expected)
         if moved_from is not None:
-            self._remove_old(moved_from, step.path, stamp)
+            try:
+                self._folder.remove(moved_from.path, expected=moved_from.stamp)
+            except FileChanged:
+                self._folder.remove(step.path, expected=stamp)
+                raise
+            self._folder.remove_empty(moved_from.path)
         return FileRow(
             path=step.path,
             user=user,
@@ -184,15 +191,6 @@ class FileWriter:
             stamp=stamp,
             is_gone=gone,
         )
-
-    def _remove_old(self, row: FileRow, path: str, stamp: str) -> None:
-        """Remove the file at its old path, or the new one if somebody has just changed the old."""
-        try:
-            self._folder.remove(row.path, expected=row.stamp)
-        except FileChanged:
-            self._folder.remove(path, expected=stamp)
-            raise
-        self._folder.remove_empty(row.path)
 
     def _is_rejected(self, path: str) -> bool:
         rejected = self._state.rejected_file(path)
@@ -204,11 +202,6 @@ class FileWriter:
             current, stamp = self._folder.read(step.path)
             return stamp if current == step.data else ""
         return ""
-
-    def _write_user_file(self, user: str) -> None:
-        base = user_folder(user, self._root_user)
-        if base and safe_name(user) != user and not self._folder.stamp(base + USER_FILE):
-            self._folder.write(base + USER_FILE, user.encode(), expected="")
 
 
 def _is_renamed(record: MemoryRecord, row: FileRow) -> bool:

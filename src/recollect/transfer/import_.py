@@ -66,7 +66,12 @@ def parse_record(line: Mapping[str, Any], *, user: str | None = None) -> MemoryR
     times = from_plain({name: line.get(name) for name in ("updated_at", "last_accessed_at")})
     category = fields.pop("category", Category.FACT)
     if category is Category.TURN:
-        _check_turn(fields.get("detail", {}))
+        detail = fields.get("detail", {})
+        if detail.get("role", "user") not in tuple(Role):
+            raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
+        if not isinstance(detail.get("name"), str | None):
+            raise InvalidInput(f"the name of the speaker of a turn is a text, not {detail['name']!r}")
+        parse_count(detail.get("position"), name="the position of a turn", minimum=0)
     # The text of a turn is not changed.
     content = (validate_text if category is Category.TURN else validate_visible_text)(
         line.get("memory"), name="memory"
@@ -95,14 +100,6 @@ def parse_count(value: object, *, name: str, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _MAX_COUNT:
         raise InvalidInput(f"{name} is a whole number from {minimum} to {_MAX_COUNT}, not {value!r}")
     return value
-
-
-def _check_turn(detail: Mapping[str, Any]) -> None:
-    if detail.get("role", "user") not in tuple(Role):
-        raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
-    if not isinstance(detail.get("name"), str | None):
-        raise InvalidInput(f"the name of the speaker of a turn is a text, not {detail['name']!r}")
-    parse_count(detail.get("position"), name="the position of a turn", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Extract facts from turns with one LLM call, in a mode for chats, documents, tasks or profiles, or by a small LLM."""
+"""Extract facts from turns with one LLM call, large or small, in a mode for chats, documents, tasks or profiles."""
 
 from __future__ import annotations
 

@@ -162,7 +162,18 @@ async def apply(
     await apply_effects(tx, scope, effects)
     applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
-        await _save_done(tx, scope, once, applied)
+        outcomes = [(str(outcome.verb), outcome.record.id, outcome.changed) for outcome in applied.outcomes]
+        await tx.run(
+            'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '
+            "VALUES (:user, :key, :digest, :at, :result)",
+            {
+                "user": scope.user,
+                "key": once.key,
+                "digest": once.digest,
+                "at": to_micros(now()),
+                "result": json.dumps({"batch": applied.batch, "outcomes": outcomes}),
+            },
+        )
     return applied
 
 
@@ -333,19 +344,4 @@ async def _done_before(tx: Tx, scope: Scope, once: IdempotencyToken) -> Applied 
             if id in records
         ),
         replayed=True,
-    )
-
-
-async def _save_done(tx: Tx, scope: Scope, once: IdempotencyToken, applied: Applied) -> None:
-    outcomes = [(str(outcome.verb), outcome.record.id, outcome.changed) for outcome in applied.outcomes]
-    await tx.run(
-        'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '
-        "VALUES (:user, :key, :digest, :at, :result)",
-        {
-            "user": scope.user,
-            "key": once.key,
-            "digest": once.digest,
-            "at": to_micros(now()),
-            "result": json.dumps({"batch": applied.batch, "outcomes": outcomes}),
-        },
     )

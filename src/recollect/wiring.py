@@ -446,15 +446,15 @@ async def _open_uncached_embedder(settings: Settings) -> Embedder:
     if kind == "openai" and name:
         from recollect.models.openai_embedder import OpenAIEmbedder
 
-        return await OpenAIEmbedder.connect(
+        return await OpenAIEmbedder(
             settings.embedder_url,
             settings.embedder_api_key.get_secret_value(),
             model=name,
             dimensions=settings.embedder_dimensions or None,
             timeout_s=settings.embedder_timeout_s,
-        )
+        ).with_dimensions()
     if kind in _EMBEDDER_HUBS and name:
-        from recollect.models.hub_embedder import HubEmbedder
+        from recollect.models.hub import HubEmbedder
 
         return await HubEmbedder.load(settings.embedder)
     choices = ", ".join(("bundled", "neural", "openai:MODEL", *(f"{hub}:NAME" for hub in _EMBEDDER_HUBS)))
@@ -472,7 +472,7 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
             return NeuralReranker()
         if kind in _RERANKER_HUBS and name:
-            from recollect.models.hub_reranker import HubReranker
+            from recollect.models.hub import HubReranker
 
             return HubReranker.named(settings.reranker)
     except MissingExtra as error:

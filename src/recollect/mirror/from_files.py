@@ -229,19 +229,7 @@ class FileIngester:
             case FileAction.EDIT:
                 await self._edit(file, record, work)
             case FileAction.CONFLICT:
-                path, data = conflict_path(file.path, record.version), render_document(record).encode()
-
-                def save() -> None:
-                    self._folder.write(path, data, expected=self._folder.stamp(path))
-                    self._folder.sync()
-                    self._state.add_conflict(ConflictFile(path, file.user, record.id, now().isoformat()))
-
-                await asyncio.to_thread(save)
-                work.result.conflicts += 1
-                work.result.ingested.append(path)
-                _log.warning(
-                    "mirror: %s and its memory were both changed; the memory's text is in %s", file.path, path
-                )
+                await self._save_conflict(file, record, work)
                 await self._edit(file, record, work)
             case FileAction.RESTORE:
                 record = (await self._service.restore(scope, record.id, by=work.by)).record
@@ -302,6 +290,19 @@ class FileIngester:
         rows = [_file_row(file, record.id, record.version, pending="") for file, record in edited]
         await self._record_rows(rows, work)
         await self._write(user, [record for _, record in edited], work)
+
+    async def _save_conflict(self, file: ScannedFile, record: MemoryRecord, work: _Ingest) -> None:
+        path, data = conflict_path(file.path, record.version), render_document(record).encode()
+
+        def save() -> None:
+            self._folder.write(path, data, expected=self._folder.stamp(path))
+            self._folder.sync()
+            self._state.add_conflict(ConflictFile(path, file.user, record.id, now().isoformat()))
+
+        await asyncio.to_thread(save)
+        work.result.conflicts += 1
+        work.result.ingested.append(path)
+        _log.warning("mirror: %s and its memory were both changed; the memory's text is in %s", file.path, path)
 
     # New files
 

@@ -19,9 +19,8 @@ from recollect.index.exact import ExactIndex
 from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexSync
-from recollect.index.unsynced import UnsyncedRows
 from recollect.index.vector_store import ExternalVectorStore, hash_place, hash_user
-from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
+from recollect.index.vector_store_index import UnsyncedRows, VectorStoreIndex, VectorStoreLimits
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add

@@ -22,9 +22,9 @@ from recollect import AsyncMemory
 from recollect.agent import Agent, AgentConfig
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, ModelUnavailable, StoreUnavailable
-from recollect.ledger.model_states import ModelOrigin, current_model_state
 from recollect.ledger.sqlite import open_sqlite
-from recollect.maintenance.embed_missing import drop_old_vectors, embed_missing
+from recollect.ledger.types import ModelOrigin, current_model_state
+from recollect.maintenance.embedding_migration import drop_old_vectors, embed_missing
 from recollect.model.change import Add
 from recollect.model.scope import Scope
 from recollect.model.times import now

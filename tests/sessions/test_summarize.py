@@ -14,10 +14,9 @@ from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.turn import Conversation
 from recollect.models.openai_chat import OpenAIChat
 from recollect.sessions.agent_runs import may_be_task
-from recollect.sessions.extractive_summary import split_extractive_summary, summarize_extractively
 from recollect.sessions.step_output import MAX_INVOCATIONS, StepOutput, step_position
 from recollect.sessions.summarize import build_invocations, summary_id, update_summary
-from recollect.sessions.summary_text import check_summary
+from recollect.sessions.summary_text import check_summary, split_extractive_summary, summarize_extractively
 from recollect.testing.llm_replies import Fault
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.ask_llm import clean_answer

@@ -14,8 +14,7 @@ import yaml
 from recollect.config.settings import load
 from recollect.errors import StoreUnavailable
 from recollect.mirror.mirror import Mirror
-from recollect.mirror.result import SyncResult
-from recollect.mirror.state import MirrorState
+from recollect.mirror.state import MirrorState, SyncResult
 from recollect.model.change import Author, Outcome
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing

@@ -11,8 +11,8 @@ from recollect.errors import RecollectError, StoreCorrupt
 from recollect.index.exact import ExactIndex
 from recollect.index.pgvector import open_pgvector
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import current_model_state, find_model_state
 from recollect.ledger.sql.migrate import migrations
+from recollect.ledger.types import current_model_state, find_model_state
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope

@@ -71,7 +71,7 @@ async def partition_tables(ledger: Ledger, parts: int) -> None:
     if ledger.engine.dialect.name != "postgres":
         raise Unsupported("only a PostgreSQL ledger can be partitioned: name one with --database postgresql://...")
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.ledger.postgres_partition import partition
+    from recollect.ledger.postgres_tables import partition
 
     assert isinstance(ledger.engine, PostgresEngine)
     await partition(ledger.engine, parts)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.llm_quota import quota_exceeded_reason
+from recollect.ledger.ledger import Ledger, quota_exceeded_reason
 from recollect.model.change import Author, ModelUsage
 from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota, Part, SpentToday, Usage

@@ -13,19 +13,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.change import Add, Change, Supersede, Update
-from recollect.model.extracted_fact import ExtractedFact, FactOp
+from recollect.model.change import Add, Change, Supersede, Update, Vector
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.text.normalize import normalize
 from recollect.text.numbers import number_values
+from recollect.write.operations import ExtractedFact, FactOp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from recollect.model.change import Vector
 
 
 EXTRACTION_SOURCE = "extraction"

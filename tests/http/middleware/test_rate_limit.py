@@ -13,9 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from redis.asyncio import Redis
 
-from recollect.cache import rate_limiter
-from recollect.cache.rate_limiter import RateLimiter
-from recollect.cache.redis_client import RedisClient
+from recollect.cache import redis_client
+from recollect.cache.redis_client import RateLimiter, RedisClient
 from recollect.config.settings import load
 from recollect.errors import TooFast
 from recollect.http.app import make_app
@@ -43,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(rate_limiter, "monotonic", clock)
+    monkeypatch.setattr(redis_client, "monotonic", clock)
     return clock
 
 
@@ -68,7 +67,7 @@ async def test_a_bucket_empties_refills_and_never_overflows(clock: Clock) -> Non
 
 
 async def test_the_number_of_buckets_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limiter, "_MAX_BUCKETS", 100)
+    monkeypatch.setattr(redis_client, "_MAX_BUCKETS", 100)
     bucket = RateLimiter(1, resource="t")
     for number in range(101):
         await bucket.acquire(str(number))

@@ -26,8 +26,7 @@ from recollect.cli.output import (
     print_json,
     print_line,
 )
-from recollect.transfer.importers.items import ImportReport
-from recollect.transfer.importers.registry import IMPORTERS, recognise_source
+from recollect.transfer.importers.items import IMPORTERS, ImportReport, recognise_source
 
 if TYPE_CHECKING:
     from recollect.service.transfer import Backup

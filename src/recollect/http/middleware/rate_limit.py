@@ -7,7 +7,7 @@ from math import ceil
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from recollect.cache.rate_limiter import RateLimiter
+from recollect.cache.redis_client import RateLimiter
 from recollect.config.settings import Settings
 from recollect.http.errors import ErrorFormat, ErrorInfo, send_error
 from recollect.observability.metrics import LIMITED

@@ -21,23 +21,30 @@ from tests.support.postgres_server import running_server
 
 # Otherwise gRPC, the protocol of Milvus, restarts its threads in every process that a test forks.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# Read when mem0 is imported.
+os.environ["MEM0_TELEMETRY"] = "False"
 # The time of one example depends on the machine more than on the code.
 hypothesis_settings.register_profile("no-deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("no-deadline")
 
 
 IN_MEMORY = Path("/dev/shm")
+ONE_AUTHORITY = Path(__file__).parent / "support" / "authority.pem"
 _MIN_FREE_BYTES = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare the process: temporary files in memory if there is space, and no garbage collection while collecting.
+    """Prepare the process: no garbage collection while collecting, one certificate, temporary files in memory.
 
     Tests check that files are synced, not how long that takes; only long drills use the disk.
     """
     gc.disable()
+    selected = config.option.markexpr.replace("not drill", "").replace("not local_llm", "")
+    if "local_llm" not in selected:
+        # Nothing outside is reached, so HTTP clients need not load the certificates of all public authorities.
+        os.environ["SSL_CERT_FILE"] = str(ONE_AUTHORITY)
     chosen = os.environ.get("TMPDIR") or config.option.basetemp
-    drills = "drill" in config.option.markexpr.replace("not drill", "")
+    drills = "drill" in selected
     if not chosen and not drills and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > _MIN_FREE_BYTES:
         # Also for the processes that tests start.
         os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)

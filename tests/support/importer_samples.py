@@ -9,9 +9,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-# Before it is imported: it would write to the home folder, and tell its makers.
+# Before it is imported: it would write to the home folder.
 os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
-os.environ["MEM0_TELEMETRY"] = "False"
 
 NOON = 1_767_355_200.0
 

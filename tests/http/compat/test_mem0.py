@@ -21,9 +21,8 @@ from recollect.http.server import run_embedded_server
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings
 
-# Set before the client is used: it would write to the home folder and send telemetry.
+# Set before the client is used: it would write to the home folder.
 os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
-os.environ["MEM0_TELEMETRY"] = "False"
 
 
 ALEX: dict[str, Any] = {"filters": {"user_id": "alex"}}

@@ -237,7 +237,14 @@ def test_a_completion_script_has_install_instructions(cli: Cli, shell: str) -> N
 def test_every_command_prints_one_json_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.http.server.serve", lambda settings, listening: listening.close())
     id = cli.add("Likes tea")
-    words = {"add": ["x"], "remember": ["x"], "search": ["x"], "update": [id, "y"], "completion": ["bash"]}
+    words = {
+        "add": ["x"],
+        "remember": ["x"],
+        "search": ["x"],
+        "graph": ["tea"],
+        "update": [id, "y"],
+        "completion": ["bash"],
+    }
     words |= {"export": [str(cli.home / "all.jsonl")], "import": ["-"], "config": ["show"], "doctor": ["--mend"]}
     words |= {name: [id] for name in ("show", "history", "forget", "restore")}
     words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}

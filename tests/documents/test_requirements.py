@@ -71,5 +71,10 @@ def test_every_test_of_a_document_belongs_to_a_requirement(document: str, requir
     assert tests - {test for row in requirements for test in row.tests} == set()
 
 
+def test_every_page_of_a_document_has_requirements() -> None:
+    pages = {path.stem for path in PAGES.glob("*.md")} - {"requirements"}
+    assert pages == {document.partition("-")[2] for document in DOCUMENTS}
+
+
 def test_the_page_of_requirements_is_current() -> None:
     assert (PAGES / "requirements.md").read_text(encoding="utf-8") == requirements_page()

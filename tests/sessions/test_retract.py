@@ -87,3 +87,36 @@ async def test_a_summary_of_a_turn_that_is_forgotten_meanwhile_is_refused(memory
     current = await service.conversation(HERE)
     with pytest.raises(Conflict, match="forgotten in the meantime"):
         ensure_unchanged(before, current, [StepOutput(marks={"compress": 4})])
+
+
+async def test_an_episode_that_was_remade_stays_when_the_turn_is_forgotten_again(memory: AsyncMemory) -> None:
+    turns = await talk(memory)
+    await memory.delete(turns[1].id, user_id="ann")
+    await memory.jobs.run_pending()
+    remade = await derived_texts(memory)
+    await memory.delete(turns[1].id, user_id="ann")
+    await memory.jobs.run_pending()
+    assert await derived_texts(memory) == remade
+
+
+async def test_a_summary_whose_turns_were_all_forgotten_returns_with_the_next_turns(memory: AsyncMemory) -> None:
+    async def say(text: str) -> list[Turn]:
+        messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "Thank you, I see."}]
+        stored = await memory.remember(messages, user_id="ann", session_id="monday", wait=True)
+        await memory.jobs.run_pending()
+        return list(stored.turns)
+
+    async def summaries() -> list[str]:
+        records = await (await memory.service()).find(Scope("ann"), Listing(limit=100))
+        return [each.content for each in records if each.category is Category.SUMMARY]
+
+    turns = await say(SAID[1])
+    assert len(await summaries()) == 1
+    for turn in turns:
+        await memory.delete(turn.id, user_id="ann")
+    await memory.jobs.run_pending()
+    assert await summaries() == []
+    await say(SAID[0])
+    [summary] = await summaries()
+    assert "Honolulu" in summary
+    assert "epilepsy" not in summary

@@ -184,17 +184,22 @@ def _with_date(text: str, first: date, day: str) -> str:
     return text if str(first.year) in head and str(first.day) in head else f"On {day}: {text}"
 
 
+def episode_id(scope: Scope, kind: str, turns: Sequence[Turn]) -> str:
+    """Return the id of the episode that stands for the turns; the same turns always make the same id."""
+    return stable_id(scope, kind, at=max(turn.said_at for turn in turns), source_ids=[turn.id for turn in turns])
+
+
 def _episode_output(
     scope: Scope, turns: Sequence[Turn], summary: Summary, *, now: datetime, kind: str, importance: float
 ) -> StepOutput:
-    """Return the episode that stands for the turns; the same turns always make the same id."""
+    """Return the episode that stands for the turns."""
     reasons = (summary.reason,) if summary.reason else ()
     if not summary.text:
         return StepOutput(cost=summary.cost, reasons=reasons)
     at = min(turn.said_at for turn in turns)
     until = max(turn.said_at for turn in turns)
     episode = MemoryRecord(
-        id=stable_id(scope, kind, at=until, source_ids=[turn.id for turn in turns]),
+        id=episode_id(scope, kind, turns),
         scope=scope,
         level=scope.default_level,
         type=MemoryType.EPISODIC,

@@ -15,9 +15,10 @@ from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import And, Listing, any_of
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
+from recollect.sessions.compress import episode_id
 from recollect.sessions.lifecycle import MAX_TURNS, SESSION_AUTHOR, rebuild_job
 from recollect.sessions.step_output import RETRACTIONS, merge_marks, retraction_count, step_position
-from recollect.sessions.summarize import extract_summary, summary_id
+from recollect.sessions.summarize import RETRACTED, extract_summary, summary_id
 from recollect.write.embed import embed_changes
 from recollect.write.triggers import job_key
 
@@ -88,15 +89,26 @@ async def _retract_from_summary(
     if stored is None:
         return fields, []
     new = {"content": extract.text, "trust": extract.trust, "prompt_digest": None}
-    change = Update(stored.id, new, stored.version) if extract.text else Forget(stored.id, stored.version)
-    return fields, [change]
+    if extract.text:
+        return fields, [Update(stored.id, new, stored.version)]
+    marked = {"detail": {**stored.detail, RETRACTED: True}}
+    return fields, [Update(stored.id, marked, stored.version), Forget(stored.id)]
 
 
 async def _covering_episodes(scope: Scope, positions: Collection[int], ledger: Ledger) -> list[MemoryRecord]:
     in_session = And((any_of("category", str(Category.EPISODE)), any_of("session_id", scope.session)))
     pages = read_pages(ledger, Scope(scope.user), Listing(filter=in_session, limit=_PAGE))
     episodes = [record async for page in pages for record in page if record.scope == scope]
-    return [each for each in episodes if _overlaps(_turn_range(each.detail), positions)]
+    covering = [each for each in episodes if _overlaps(_turn_range(each.detail), positions)]
+    return [each for each in covering if not await _is_remade(each, ledger)]
+
+
+async def _is_remade(episode: MemoryRecord, ledger: Ledger) -> bool:
+    """Return whether it was made from the turns that are left: made again, it would have the same id."""
+    first, last = _turn_range(episode.detail) or (1, 0)
+    turns = await ledger.turns(episode.scope, after=first - 1, limit=MAX_TURNS)
+    left = [turn for turn in turns if turn.position <= last]
+    return bool(left) and episode.id == episode_id(episode.scope, str(episode.detail.get("kind")), left)
 
 
 def _turn_range(detail: Mapping[str, Any]) -> _TurnRange | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from recollect.model.change import Add, Change, Update
+from recollect.model.change import Add, Change, Restore, Update
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Role, Turn
@@ -35,6 +35,8 @@ _MAX_QUERY_CHARS = 300
 _MAX_RESULT_CHARS = 500
 _MAX_EXTRACT_CHARS = 1_200
 _IMPORTANCE = 0.5
+# In the detail of a summary that was forgotten because all its turns were: the next summary restores it.
+RETRACTED = "retracted"
 
 
 def summary_id(scope: Scope) -> str:
@@ -135,7 +137,8 @@ def _extend_summary(old: str, turns: Sequence[Turn]) -> Summary:
 def _summary_changes(
     scope: Scope, new: Summary, detail: Mapping[str, Any], *, at: datetime, stored: MemoryRecord | None, now: datetime
 ) -> tuple[Change, ...]:
-    if stored is not None and stored.status is not Status.ACTIVE:
+    retracted = stored is not None and stored.status is Status.FORGOTTEN and RETRACTED in stored.detail
+    if stored is not None and stored.status is not Status.ACTIVE and not retracted:
         return ()
     fields: dict[str, Any] = {
         "content": new.text,
@@ -145,7 +148,8 @@ def _summary_changes(
         "prompt_digest": new.digest,
     }
     if stored is not None:
-        return (Update(stored.id, fields, expected_version=stored.version),)
+        update = Update(stored.id, fields, expected_version=stored.version)
+        return (update, Restore(stored.id)) if retracted else (update,)
     record = MemoryRecord(
         id=summary_id(scope),
         scope=scope,

@@ -82,6 +82,12 @@ async def test_a_word_that_only_begins_sentences_is_no_certain_name(ledger: Ledg
     assert await ledger.certain_names(ANN, ["prefers", "anna"], superseded=False) == {"anna"}
 
 
+async def test_words_that_begin_sentences_do_not_crowd_out_names(ledger: Ledger) -> None:
+    await add(ledger, memory("met Anna", id="m"), *(memory(f"The number {each}", id=f"n{each}") for each in range(3)))
+    [found] = await ledger.mentions("ann", ["the", "anna"], limit=1)
+    assert found.name == "anna"
+
+
 async def test_an_update_and_its_undo_change_the_names(ledger: Ledger) -> None:
     await add(ledger, memory("met Anna in Oslo", id="m"))
     await change(ledger, Update("m", {"content": "met Bob in Oslo"}))

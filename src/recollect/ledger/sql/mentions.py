@@ -72,12 +72,15 @@ async def fill(tx: Tx) -> None:
 
 
 async def mentions(tx: Tx, user: str, names: Collection[str], *, limit: int) -> list[MentionRow]:
-    """Return the user's mentions of these names, in the newest memories first; whoever may see the memories."""
+    """Return the user's mentions of these names, whoever may see the memories; in the newest memories first.
+
+    Words that begin sentences come last: "The" and "My" would take all places.
+    """
     rows = await tx.rows(
         f"SELECT name, kind, row FROM mentions WHERE user_id = :user AND {tx.dialect.among('name', 'names')} "
         # The sign keeps SQLite from reading all mentions in the order of rows.
-        "AND kind <> :key ORDER BY +row DESC, name LIMIT :limit",
-        {"user": user, "names": _storable(names), "key": _KEY, "limit": limit},
+        "AND kind <> :key ORDER BY kind = :opening, +row DESC, name LIMIT :limit",
+        {"user": user, "names": _storable(names), "key": _KEY, "opening": _OPENING, "limit": limit},
     )
     return [MentionRow(name, MentionKind(kind), row) for name, kind, row in rows]
 

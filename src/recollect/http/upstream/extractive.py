@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -59,7 +60,8 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
         )
     fields = _parse_fields(await _body(request))
     messages = [each for each in fields["messages"] if isinstance(each, Mapping)]
-    content = answer_from_memory(messages, request.memory)
+    # Long memories take seconds.
+    content = await asyncio.to_thread(answer_from_memory, messages, request.memory)
     prompt = sum(count_tokens(message_text(each.get("content"))) for each in messages)
     completion = count_tokens(content)
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

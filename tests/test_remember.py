@@ -410,7 +410,7 @@ async def test_turns_with_unusable_answers_are_skipped_and_can_be_replayed(tmp_p
         existing = [record.content for record in await memory.get_all(user_id=ALEX)]
         # The selector has extracted from the skipped turn.
         assert existing == ["User plays the cello", "My name is Poison Ivy"]
-        llm._pending.clear()
+        llm.clear_faults()
         learns(llm, "Poison", claim("User's name is Poison Ivy", key="name", value="Poison Ivy", category="identity"))
         await memory.jobs.replay([dead.id], user_id=ALEX)
         await memory.jobs.run_pending()

@@ -184,7 +184,7 @@ async def test_a_job_with_unusable_answers_is_retried_then_dead_and_can_be_repla
         assert await all_contents(memory) == []
         assert len(await memory.sessions.turns(**TALK)) == 2
         assert (await memory.sessions.list(user_id=ALEX))[0].learned_to == 0
-        llm._pending.clear()
+        llm.clear_faults()
         llm.default = GOOD
         await memory.jobs.replay([job.id], user_id=ALEX)
         await until(lambda: caught_up(memory))
@@ -257,7 +257,7 @@ async def test_five_failures_in_a_row_are_reported_until_a_job_succeeds(tmp_path
         await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)
         await until(trouble)
         assert "jobs failed 5 times in a row" in await trouble()
-        llm._pending.clear()
+        llm.clear_faults()
         await memory.remember(exchange("I also have a blue bike."), **TALK, wait=60.0)
         assert await trouble() == ""
 

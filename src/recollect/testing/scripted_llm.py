@@ -165,6 +165,11 @@ class ScriptedLLM(_Script):
         with self._changed:
             self._pending.append(_Pending(faults, times, on))
 
+    def clear_faults(self) -> None:
+        """Remove the faults that no request has met yet."""
+        with self._changed:
+            self._pending.clear()
+
     def clear(self) -> None:
         """Clear what was recorded and counted; the script stays."""
         with self._changed:

@@ -26,7 +26,7 @@ from recollect.errors import (
     StoreCorrupt,
 )
 from recollect.sync import Namespace
-from recollect.testing.fake_embedder import FakeEmbedder
+from tests.support.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ import pytest
 from recollect.config.settings import Settings, load
 from recollect.http.server import run_embedded_server
 from recollect.http.sockets import bind_sockets
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
 from tests.support.llm_faults import hang, http_error, reset, stream_error
 from tests.support.recollect_server import environment
+from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from recollect import Memory, Settings
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import agent_requests, call, calls, messages, script, tool_names
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import NOTHING, claim, learns, wait_until
+from tests.support.scripted_llm import ScriptedLLM
 
 PORT = "The payment service listens on port 8443"
 CHAT_MODEL = "chat-model"

@@ -14,12 +14,12 @@ import pytest
 
 from recollect.integrations.markdown_proxy import MemoryClient
 from recollect.models.neural import NeuralReranker
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
+from tests.support.llm_server import RecordedRequest
 from tests.support.mirror_samples import body, front_matter
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import EXTRACT, NOTHING, SUMMARY, changes, claim, learns
+from tests.support.scripted_llm import ScriptedLLM
 
 CLIENT_KEY = "sk-client-0123456789abcdef"
 SERVER_KEY = "sk-server-fedcba9876543210"

@@ -12,11 +12,11 @@ import httpx
 import numpy as np
 import pytest
 
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_server import RecordedRequest
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import COMPRESS, EXTRACT, NOTHING, asks_about, new_turns, wait_until
+from tests.support.scripted_llm import ScriptedLLM
 
 CHAT_MODEL = "chat-model"
 ALIKE = "User asked the assistant about gardening, and the assistant named options."

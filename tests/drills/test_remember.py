@@ -18,11 +18,11 @@ from recollect.model.job import JobKind, JobState
 from recollect.model.memory import Category, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.drills.children import start
 from tests.drills.learners import LOCKER, POINTS, USERS, Crash, answer, talk, work
 from tests.drills.sizes import Sizes
 from tests.drills.stores import open_store
+from tests.support.scripted_llm import ScriptedLLM
 
 RECOVERED_WITHIN_S = 180.0
 _ALL = 1_000_000

@@ -19,8 +19,8 @@ from recollect.aio import erasable_cache
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput
 from recollect.model.erasure import Target, parse_erasure, user_digest
-from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.cli_runner import Cli
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.paths import ROOT
 from tests.support.postgres_server import running_server
 

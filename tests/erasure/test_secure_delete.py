@@ -29,7 +29,7 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.models.embedder_wrappers import CachedEmbedder
-from recollect.testing.fake_embedder import FakeEmbedder
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import BY, MODEL, listed, memory, turn
 
 # Nothing like it stands anywhere else, and no two terms made of it begin alike with others.

@@ -22,10 +22,10 @@ from recollect.http.responses.routes import ROUTES as RESPONSES
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS, routes_of
 from recollect.model.change import ChangeKind
 from recollect.model.memory import Category
-from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.extract import get_extraction_mode
 from tests.support.api_server import PREFIX, served
 from tests.support.paths import ROOT
+from tests.support.scripted_llm import ScriptedLLM
 
 HERE = ROOT / "tests" / "support"
 # Building a validator takes longer than using it, and most schemas repeat.

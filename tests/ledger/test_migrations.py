@@ -31,7 +31,7 @@ from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday
-from recollect.testing.fake_embedder import FakeEmbedder
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import ANN, BY, MODEL, OTHER_MODEL, direction, memory, row_of, scores_of, turn
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 

@@ -31,8 +31,6 @@ from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel, Role
 from recollect.models.openai_chat import OpenAIChat
 from recollect.service import handle
-from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import call, calls, script
 from tests.support.embedding_migration_samples import (
     ModelServer,
@@ -47,8 +45,10 @@ from tests.support.embedding_migration_samples import (
     variables_of,
     wait_for_model,
 )
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import ANN, BY, MODEL, direction, memory, turn
 from tests.support.recollect_server import RecollectServer, environment
+from tests.support.scripted_llm import ScriptedLLM
 
 COUNT = 80
 

@@ -21,9 +21,9 @@ from recollect.models.hub_embedder import HubEmbedder
 from recollect.models.openai_embedder import OpenAIEmbedder
 from recollect.models.static_embedder import BUNDLED_TABLE, StaticEmbedder
 from recollect.models.unit_vectors import unit_rows
-from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.llm_faults import hang, html_page, http_error, no_body, reset, truncated
+from tests.support.scripted_llm import ScriptedLLM
 
 KEY = "sk-very-secret-0123456789"
 ODD_TEXTS = [

@@ -15,8 +15,6 @@ from recollect.models.chat import AnsweringChat, Form
 from recollect.models.loose_json import parse_json_values
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.structured import InvalidAnswer, Partial, Structured, ask_json
-from recollect.testing.llm_replies import Fault, ScriptedReply, ToolCall
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import (
     MALFORMED_ANSWERS,
     delay,
@@ -28,6 +26,8 @@ from tests.support.llm_faults import (
     trickle,
     truncated,
 )
+from tests.support.llm_replies import Fault, ScriptedReply, ToolCall
+from tests.support.scripted_llm import ScriptedLLM
 
 SCHEMA = {
     "title": "facts",

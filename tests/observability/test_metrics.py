@@ -19,10 +19,10 @@ from recollect.model.result import PromptBlock, RecallOutcome, RecallResult
 from recollect.observability.metric_types import Metric, counter, histogram, metrics_disabled
 from recollect.observability.prometheus import MetricsFolder, collect_metrics, render_metrics
 from recollect.read.telemetry import observe_read
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import ALEX, BIKE_MESSAGE, opened, say
+from tests.support.scripted_llm import ScriptedLLM
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "recollect.json"
 STEPS = ("decide", "rewrite", "embed", "gather", "fuse", "fetch", "rerank", "rank", "select", "explain", "format")

@@ -13,8 +13,8 @@ import pytest
 from recollect import Memory
 from recollect.config.settings import Settings
 from recollect.errors import NotFound
-from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.api_server import add, contents, problem, served
+from tests.support.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

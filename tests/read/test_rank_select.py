@@ -16,7 +16,7 @@ from recollect.errors import InvalidInput
 from recollect.model.memory import Category
 from recollect.read.rank import RankingWeights, SearchCandidate, rank
 from recollect.read.select import SelectionConfig, filter_relevant, select
-from recollect.testing.fake_embedder import FakeEmbedder
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import memory
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)

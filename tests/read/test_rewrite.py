@@ -25,10 +25,10 @@ from recollect.read.question_context import (
     picks_earlier_item,
 )
 from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, RewriteMode, RewrittenQuery, rewrite
-from recollect.testing.llm_replies import ScriptedReply
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.ledger_samples import MODEL, add, memory
 from tests.support.llm_faults import delay, html_page, http_error, malformed_reply, no_body, reset, trickle, truncated
+from tests.support.llm_replies import ScriptedReply
+from tests.support.scripted_llm import ScriptedLLM
 
 REWRITTEN = "What is the budget for the Hawaii vacation?"
 IMAGINED = "The budget for the Hawaii trip is approximately $10,000"

@@ -20,10 +20,10 @@ from recollect.sessions.extractive_summary import split_extractive_summary, summ
 from recollect.sessions.step_output import MAX_INVOCATIONS, StepOutput, step_position
 from recollect.sessions.summarize import build_invocations, summary_id, update_summary
 from recollect.sessions.summary_text import check_summary
-from recollect.testing.llm_replies import Fault
-from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.ask_llm import clean_answer
 from tests.support.llm_faults import html_page, http_error, no_body, truncated
+from tests.support.llm_replies import Fault
+from tests.support.scripted_llm import ScriptedLLM
 from tests.support.session_samples import (
     ANN,
     BY,

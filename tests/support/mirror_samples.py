@@ -22,8 +22,8 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
 from recollect.service.service import Service
-from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.wiring import open_service
+from tests.support.fake_embedder import FakeEmbedder
 
 BY = Author("test")
 HOME = Scope("default", "default", "default")

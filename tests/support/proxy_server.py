@@ -20,7 +20,7 @@ from recollect.http.app import make_app
 from recollect.http.sockets import bind_sockets
 from recollect.model.turn import Turn
 from recollect.service.service import Service
-from recollect.testing.llm_replies import Fault, HttpAnswer, Step
+from tests.support.llm_replies import Fault, HttpAnswer, Step
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 QUESTION = "What is my budget for the Hawaii trip?"

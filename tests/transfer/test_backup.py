@@ -21,9 +21,9 @@ from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.key import new_key
 from recollect.service.restore import restore
-from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.wiring import open_service
 from tests.support.cli_runner import Cli
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import MODEL
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_server import RecordedRequest
 from tests.support.remember_samples import (
     ALEX,
     COMPRESS,
@@ -22,6 +21,7 @@ from tests.support.remember_samples import (
     opened,
     user,
 )
+from tests.support.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "three-tier"}
 SESSION: dict[str, Any] = {"user_id": ALEX, "session_id": "long"}

@@ -13,13 +13,13 @@ from fastapi.testclient import TestClient
 
 from recollect.model.key import new_key
 from recollect.model.scope import Scope
-from recollect.testing.llm_replies import ScriptedReply
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.agent.test_tool_sources import SERVER
 from tests.support.agent_samples import agent_requests, call, calls, messages, script, tool_names
 from tests.support.compat_server import broken, served
 from tests.support.llm_faults import http_error
+from tests.support.llm_replies import ScriptedReply
 from tests.support.remember_samples import wait_until
+from tests.support.scripted_llm import ScriptedLLM
 
 ALEX: dict[str, Any] = {"user": "alex", "collection": "payments", "enable_memory": True}
 MONDAY: dict[str, Any] = {**ALEX, "conversation_id": "monday"}

@@ -18,8 +18,8 @@ from mem0.exceptions import MemoryNotFoundError, ValidationError
 
 from recollect.http.compat.mem0 import routes as mem0_routes
 from recollect.http.server import run_embedded_server
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings
+from tests.support.scripted_llm import ScriptedLLM
 
 # Set before the client is used: it would write to the home folder and send telemetry.
 os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))

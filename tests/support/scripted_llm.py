@@ -16,9 +16,9 @@ from typing import Self, TypeAlias, assert_never
 
 from starlette.types import Receive, Scope, Send
 
-from recollect.testing import llm_replies
-from recollect.testing.fake_embedder import openai_embeddings
-from recollect.testing.llm_replies import (
+from tests.support import llm_replies
+from tests.support.fake_embedder import openai_embeddings
+from tests.support.llm_replies import (
     Fault,
     HttpAnswer,
     Json,
@@ -29,7 +29,7 @@ from recollect.testing.llm_replies import (
     error_body,
     texts,
 )
-from recollect.testing.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
+from tests.support.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
 
 
 @dataclass(frozen=True, slots=True)

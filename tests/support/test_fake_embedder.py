@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recollect.errors import ModelUnavailable
-from recollect.testing.fake_embedder import FakeEmbedder, embed_words
+from tests.support.fake_embedder import FakeEmbedder, embed_words
 
 
 def test_a_vector_is_the_same_in_every_process_and_release() -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import openai
 import pytest
 
-from recollect.testing.fake_embedder import embed_words
-from recollect.testing.llm_replies import ScriptedReply, ToolCall
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support import llm_faults as faults
+from tests.support.fake_embedder import embed_words
+from tests.support.llm_replies import ScriptedReply, ToolCall
+from tests.support.llm_server import RecordedRequest
+from tests.support.scripted_llm import ScriptedLLM
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER = [ToolCall("weather", {"city": "Hilo"}), ToolCall("time", {"zone": "HST"}, id="call_mine")]

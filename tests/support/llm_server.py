@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from recollect.testing.llm_replies import Cut, HttpAnswer, texts
+from tests.support.llm_replies import Cut, HttpAnswer, texts
 
 Kind: TypeAlias = Literal["chat", "responses", "embeddings", "models", "other"]
 

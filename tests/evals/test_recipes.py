@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from recollect.cli.recipes import RecipeReport, junit_xml, read_recipe, run_recipes
+from evals.recipes import RecipeReport, junit_xml, read_recipe, run_recipes
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput
 from tests.support.cli_runner import Cli

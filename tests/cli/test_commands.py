@@ -11,7 +11,7 @@ import pytest
 from recollect import __version__
 from recollect.cli.registry import COMMANDS
 from recollect.config.settings import Settings
-from recollect.http.sockets import BoundSockets
+from recollect.http.server import BoundSockets
 from tests.support.cli_runner import Cli
 from tests.support.paths import ROOT
 

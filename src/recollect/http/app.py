@@ -17,11 +17,8 @@ from recollect.http.auth.middleware import AuthMiddleware
 from recollect.http.auth.rules import load_auth_rules
 from recollect.http.compat.agent import AgentProvider
 from recollect.http.errors import install_error_handlers
-from recollect.http.health import health_router
-from recollect.http.health_monitor import HealthMonitor
-from recollect.http.middleware.access_log import AccessLogMiddleware
-from recollect.http.middleware.host_guard import HostGuardMiddleware
-from recollect.http.middleware.rate_limit import RateLimitMiddleware, RateLimits
+from recollect.http.health import HealthMonitor, health_router
+from recollect.http.middleware import AccessLogMiddleware, HostGuardMiddleware, RateLimitMiddleware, RateLimits
 from recollect.http.openapi import install_openapi
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.proxy.routes import ChatFastPath, Proxy

@@ -134,9 +134,8 @@ def serve(cli: CliContext, /, **values: Any) -> None:
     Ctrl-C stops it after the running requests, a second Ctrl-C at once.
     """
     from recollect.config.settings import Settings
-    from recollect.http.server import check_settings
+    from recollect.http.server import bind_sockets, check_settings
     from recollect.http.server import serve as run
-    from recollect.http.sockets import bind_sockets
     from recollect.http.upstream.learning import describe_start
 
     overrides = {name: values[name] for name in Settings.model_fields if values.get(name) is not None}

@@ -15,15 +15,20 @@ from pydantic import BaseModel, Field
 
 from recollect.errors import RecollectError
 from recollect.http.api.idempotency import idempotent
-from recollect.http.api.responses import (
+from recollect.http.api.schemas import (
     EVENT_STREAM,
     EVENT_STREAM_HEADERS,
+    Cursor,
+    JsonObject,
+    Limit,
+    ListOf,
+    MemoryChangeResponse,
+    PageOf,
     decode_position,
     encode_cursor,
     list_response,
     page_response,
 )
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
 from recollect.http.params import IntegralFloat, StrictModel, example
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.change import ChangeKind

@@ -14,8 +14,18 @@ from recollect import __version__
 from recollect.config.settings import LoadedSettings, rows
 from recollect.errors import Conflict
 from recollect.http.api.idempotency import idempotent
-from recollect.http.api.responses import decode_position, encode_cursor, json_response, list_response, page_response
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, PageOf
+from recollect.http.api.schemas import (
+    Cursor,
+    JsonObject,
+    Limit,
+    ListOf,
+    PageOf,
+    decode_position,
+    encode_cursor,
+    json_response,
+    list_response,
+    page_response,
+)
 from recollect.http.params import NO_CONTROL, StrictModel, Time, example
 from recollect.http.routing import (
     AuthorDep,

@@ -10,7 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.http.api.idempotency import IdempotencyKey, idempotent, with_turn_ids
 from recollect.http.api.operations import JobResponse
-from recollect.http.api.responses import (
+from recollect.http.api.schemas import (
+    Cursor,
+    JsonObject,
+    Limit,
+    ListOf,
+    MemoryChangeResponse,
+    PageOf,
     decode_cursor,
     decode_position,
     encode_cursor,
@@ -18,7 +24,6 @@ from recollect.http.api.responses import (
     list_response,
     page_response,
 )
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
 from recollect.http.auth.caller import CallerDep
 from recollect.http.params import Id, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router

@@ -19,7 +19,7 @@ from recollect.agent.tools.sources import ToolSources
 from recollect.agent.types import Answer, Event, EventKind
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
-from recollect.http.api.responses import EVENT_STREAM, EVENT_STREAM_HEADERS
+from recollect.http.api.schemas import EVENT_STREAM, EVENT_STREAM_HEADERS
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.context import ContextDep
 from recollect.http.compat.react import Failed, ReactError, format_error

@@ -9,8 +9,16 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from recollect.http.auth.caller import Caller
-from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep, ExpiringModel, matches_any
-from recollect.http.compat.public_ids import SEPARATOR, parse_public_id, public_id
+from recollect.http.compat.context import (
+    EXCLUDE_TURNS,
+    SEPARATOR,
+    Context,
+    ContextDep,
+    ExpiringModel,
+    matches_any,
+    parse_public_id,
+    public_id,
+)
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import IntegralFloat, Name, StrictModel, Text, UnitFloat, example
 from recollect.http.proxy.memory_options import InvalidField

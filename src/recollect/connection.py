@@ -33,7 +33,6 @@ class Connection:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
         if self._settings is None:
             from recollect.config.settings import load
 

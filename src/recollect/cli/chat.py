@@ -72,18 +72,15 @@ class ChatClient:
         self.start_session()
 
     def start_session(self) -> None:
-        """Begin a new session."""
         self.session = new_id()
         self.messages: list[dict[str, str]] = []
         self.last_answer: ChatAnswer | None = None
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     @property
     def host(self) -> str:
-        """The host of the server."""
         return httpx.URL(self.url).host
 
     def is_reachable(self) -> bool:

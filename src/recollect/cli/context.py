@@ -56,7 +56,6 @@ class CliContext:
 
     @property
     def user_id(self) -> str:
-        """The user of --user, or the default user."""
         return DEFAULT_USER if self.user is None else self.user
 
     @property
@@ -70,7 +69,6 @@ class CliContext:
         return "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(self, name)))
 
     def load(self, extra: Mapping[str, Any] | None = None) -> LoadedSettings:
-        """Load the settings in force."""
         from recollect.config.settings import load
 
         overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(extra or {})}
@@ -85,7 +83,6 @@ class CliContext:
         return self.load(extra).settings
 
     def open(self, extra: Mapping[str, Any] | None = None) -> Memory:
-        """Return the memory of the settings, to be used in a `with`."""
         from recollect.sync import Memory
 
         return Memory(settings=self.settings(extra))
@@ -241,7 +238,6 @@ def command(
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the options of a command by section."""
     sections: dict[str, list[tuple[str, str]]] = {"Options": []}
     for option in command.get_params(ctx):
         record = option.get_help_record(ctx)

@@ -34,7 +34,6 @@ class RootGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -102,7 +101,6 @@ class RootGroup(click.Group):
 
 
 def print_error(error: Exception, *, as_json: bool) -> None:
-    """Print an error on standard error."""
     message, hint = _describe_error(error)
     if as_json:
         payload = {"code": error_name(error), "message": message, "exit_code": int(exit_code_for(type(error)))}

@@ -36,7 +36,6 @@ def dim(text: object) -> StyledText:
 
 
 def bold(text: object) -> StyledText:
-    """Return emphasised text."""
     return StyledText(str(text), "bold")
 
 
@@ -49,7 +48,6 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> list[str]:
-    """Return the lines of the text, each of them escaped."""
     return [clean(line.expandtabs(4)) for line in re.split(r"\r\n|\r|\n", text)]
 
 
@@ -100,7 +98,6 @@ def terminal_width() -> int | None:
 
 
 def pluralize(number: int, singular: str, plural: str | None = None) -> str:
-    """Return a number with its noun."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 

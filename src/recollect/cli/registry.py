@@ -37,9 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "import": CommandEntry("transfer:import_", "Import memories from an export or from another product."),
         "mirror": CommandEntry("mirror:mirror", "Inspect and sync the memories that are Markdown files."),
     },
-    "Evaluate": {
-        "eval": CommandEntry("eval:eval_", "Measure retrieval quality on your data."),
-    },
+    "Evaluate": {"eval": CommandEntry("eval:eval_", "Measure retrieval quality on your data.")},
     "Operate": {
         "stats": CommandEntry("admin:stats", "Count stored records, and tokens of the LLM."),
         "review": CommandEntry("maintenance:review", "List memories that wait for review, and decide."),

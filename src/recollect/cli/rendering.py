@@ -114,7 +114,6 @@ _SCORE_PARTS = ("dense", "lexical", "recency")
 
 
 def _print_features(best: TracedCandidate) -> None:
-    """Print the strongest features of the best candidate."""
     from recollect.service.service import break_down_score
 
     account = break_down_score(best.features)

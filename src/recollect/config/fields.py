@@ -70,10 +70,7 @@ class MemorySettings(BaseModel):
     embedder_url: str = setting(
         "https://api.openai.com/v1",
         "Base URL of an OpenAI-compatible endpoint for embeddings.",
-        aliases=(
-            "EMBEDDING_BASE_URL",
-            "OPENAI_BASE_URL",
-        ),
+        aliases=("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
     )
     embedder_api_key: SecretStr = setting(SecretStr(""), "API key for `embedder_url`.", aliases=("OPENAI_API_KEY",))
     embedder_dimensions: int = setting(

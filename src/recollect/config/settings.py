@@ -62,10 +62,7 @@ class SettingRow:
 
 
 def load(
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    file: Path | None = None,
-    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None, *, file: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> LoadedSettings:
     """Merge the layers; an InvalidSettings names the setting and its source."""
     from_arguments = {name: value for name, value in (overrides or {}).items() if value is not None}

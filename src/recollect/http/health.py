@@ -202,7 +202,6 @@ class HealthMonitor:
 
     @property
     def problems(self) -> Mapping[str, HealthProblem]:
-        """Return the parts that have a problem."""
         return dict(self._problems)
 
     @property
@@ -262,7 +261,6 @@ class HealthMonitor:
         self._task.start()
 
     async def close(self) -> None:
-        """Stop the checks."""
         await self._task.stop()
 
     async def _check_periodically(self) -> None:

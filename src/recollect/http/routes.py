@@ -43,7 +43,6 @@ COMPAT_ROUTERS: tuple[Router, ...] = (
 
 
 def routes_of(routers: tuple[Router, ...]) -> list[BaseRoute]:
-    """Return the routes one by one, so that the app lists each of them."""
     return [route for router in routers for route in router.routes]
 
 

@@ -16,13 +16,7 @@ from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
-from recollect.http.errors import (
-    Error,
-    ErrorFormat,
-    api_error,
-    error_responses,
-    printable,
-)
+from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.model.arguments import parse_author
@@ -284,7 +278,6 @@ RequireAdmin = Depends(_check_admin)
 
 
 def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
-    """Return a router of the REST API."""
     return Router(
         tag,
         prefix=API_PREFIX,

@@ -302,7 +302,6 @@ class BoundSockets:
         return int(self.sockets[0].getsockname()[1])
 
     def url(self, *, tls: bool = False) -> str:
-        """Return the URL of the server."""
         host = self.host.strip("[]")
         return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{self.port}"
 

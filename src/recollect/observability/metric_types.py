@@ -76,7 +76,6 @@ class Counter(Metric):
     __slots__ = ()
 
     def add(self, *labels: str, by: float = 1.0) -> None:
-        """Increase the value."""
         if not _disabled.get():
             cell = self.cells.get(labels) or self._cell(labels)
             cell[0] += by
@@ -88,7 +87,6 @@ class Gauge(Metric):
     __slots__ = ()
 
     def set(self, value: float, *labels: str) -> None:
-        """Set the value."""
         if not _disabled.get():
             self._cell(labels)[0] = value
 
@@ -117,7 +115,6 @@ def counter(name: str, help: str, *labels: str) -> Counter:
 
 
 def gauge(name: str, help: str, *labels: str, aggregation: Literal["sum", "max"] = "max") -> Gauge:
-    """Declare a gauge."""
     return Gauge(name, help, labels, "gauge", aggregation)
 
 

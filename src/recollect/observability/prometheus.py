@@ -102,7 +102,6 @@ def _add_cells(metric: Metric, into: Cells, cells: Cells) -> None:
 
 
 def render_metrics(values: Mapping[str, Cells]) -> str:
-    """Return all metrics with these values as text."""
     return "".join(line for metric in Metric.all.values() for line in _lines(metric, values.get(metric.name, {})))
 
 

@@ -27,7 +27,6 @@ class Span:
 
     @property
     def is_recording(self) -> bool:
-        """Whether the span is exported."""
         return self._span is not None
 
     def set_attributes(self, attributes: Attributes) -> None:

@@ -61,7 +61,6 @@ class ServiceHandle:
         return self._service
 
     async def open(self) -> None:
-        """Open the service."""
         self._service = await self._open_service()
         self._checked_at = monotonic()
         self._on_open(self._service)

@@ -32,15 +32,7 @@ from recollect.remember import LearningConfig
 from recollect.service.learning_models import LearningModels, deps_within_budget, learn_with_model
 from recollect.sessions import lifecycle
 
-__all__ = [
-    "JobConfig",
-    "JobService",
-    "MaintenanceReport",
-    "MaintenanceTask",
-    "RetryPolicy",
-    "Worker",
-    "parse_tasks",
-]
+__all__ = ["JobConfig", "JobService", "MaintenanceReport", "MaintenanceTask", "RetryPolicy", "Worker", "parse_tasks"]
 
 _log = logging.getLogger("recollect")
 _JOB_POLL_S = 0.05
@@ -209,7 +201,6 @@ class JobService:
     # Jobs of users
 
     async def get(self, user: str, id: str) -> Job:
-        """Return one job."""
         return await self._ledger.job(user, id)
 
     async def list(

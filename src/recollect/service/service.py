@@ -163,7 +163,6 @@ class Service:
 
     @property
     def model(self) -> EmbeddingModel:
-        """The embedding model in use."""
         return self._embedder.model
 
     def _on_change(self, user: str) -> None:
@@ -412,7 +411,6 @@ class Service:
         return await build_graph(scope, request, ledger=self._ledger)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        """Return the turns of a session."""
         return await self._ledger.turns(scope, after=after, limit=limit)
 
     async def conversation(self, scope: Scope) -> Conversation:

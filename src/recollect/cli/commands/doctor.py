@@ -40,7 +40,6 @@ class Diagnosis:
     exit_code: ExitCode = ExitCode.OK
 
     def add(self, result: CheckResult) -> None:
-        """Record a result."""
         name, state, message, mend = result.name, result.state, result.message, result.mend
         self.checks.append({"name": name, "state": state, "message": message, "mend": mend})
         if state == "fail":
@@ -121,7 +120,6 @@ async def _check_embedder(diagnosis: Diagnosis, settings: Settings, opened: Asyn
 
 
 async def _check_llm(diagnosis: Diagnosis, settings: Settings) -> None:
-    """Check that the LLM of the settings answers, if there is one."""
     chat = open_chat(settings)
     if chat is None:
         return

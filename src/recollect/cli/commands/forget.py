@@ -12,16 +12,7 @@ import click
 
 from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
 from recollect.cli.options import WHY_OPTION, YES_OPTION, filter_options, open_new_file, read_file_argument
-from recollect.cli.output import (
-    Column,
-    bold,
-    dim,
-    format_short_time,
-    json_text,
-    pluralize,
-    print_json,
-    print_line,
-)
+from recollect.cli.output import Column, bold, dim, format_short_time, json_text, pluralize, print_json, print_line
 from recollect.errors import InvalidInput
 from recollect.model.erasure import Erasure, Receipt, parse_erasure
 from recollect.model.query import EVERYTHING, Filter

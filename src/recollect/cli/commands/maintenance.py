@@ -12,16 +12,7 @@ import click
 
 from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
 from recollect.cli.options import VERSION_OPTION, enum_choice, limit_option
-from recollect.cli.output import (
-    Column,
-    TableRow,
-    bold,
-    dim,
-    format_short_time,
-    pluralize,
-    print_json,
-    print_line,
-)
+from recollect.cli.output import Column, TableRow, bold, dim, format_short_time, pluralize, print_json, print_line
 from recollect.cli.rendering import ID_COLUMN, print_redacted
 from recollect.errors import NotFound
 from recollect.model.change import Actor

@@ -25,9 +25,7 @@ _MAX_SESSIONS = 1000
 
 
 @command(
-    "recollect sessions --user alex",
-    "recollect sessions --project trip --user alex",
-    scope="user project session",
+    "recollect sessions --user alex", "recollect sessions --project trip --user alex", scope="user project session"
 )
 @click.option("--end", is_flag=True, help="End the session of --session, and wait for the result.")
 @limit_option()

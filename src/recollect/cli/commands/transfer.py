@@ -17,15 +17,7 @@ from recollect.cli.commands.forget import read_receipts
 from recollect.cli.context import CliContext, command, pass_cli, usage_error
 from recollect.cli.exit_codes import ExitCode
 from recollect.cli.options import open_new_file
-from recollect.cli.output import (
-    ProgressBar,
-    dim,
-    format_short_time,
-    json_text,
-    pluralize,
-    print_json,
-    print_line,
-)
+from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_json, print_line
 from recollect.transfer.importers.items import ImportReport
 from recollect.transfer.importers.registry import IMPORTERS, recognise_source
 

@@ -12,13 +12,11 @@ from recollect.errors import InvalidSettings
 
 @cache
 def preset_names() -> tuple[str, ...]:
-    """Return the names of the presets."""
     names = (file.name for file in files(__name__).iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """Return the values of a preset."""
     if name not in preset_names():
         raise InvalidSettings(f"there is no preset {name!r}; the presets are {', '.join(preset_names())}")
     return dict(_load_preset(name))

@@ -127,7 +127,7 @@ async def undo(user: UserDep, author: AuthorDep, service: ServiceDep, body: Undo
                 "than their `at`; if `fetch_anew` is true more was erased than they name, so fetch everything."
             ),
             "content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}},
-        },
+        }
     },
 )
 async def follow_changes(
@@ -135,8 +135,7 @@ async def follow_changes(
     user: UserDep,
     service: ServiceDep,
     last_event_id: Annotated[
-        str | None,
-        Header(alias="Last-Event-ID", pattern=_POSITION_PATTERN, description="Resume after this event."),
+        str | None, Header(alias="Last-Event-ID", pattern=_POSITION_PATTERN, description="Resume after this event.")
     ] = None,
     after: Annotated[
         str | None,

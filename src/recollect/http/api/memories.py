@@ -29,9 +29,7 @@ from recollect.http.api.schemas import (
     json_response,
     optional_field,
 )
-from recollect.http.api.schemas import (
-    Filter as FilterBody,
-)
+from recollect.http.api.schemas import Filter as FilterBody
 from recollect.http.api.sessions import Messages, dump_messages
 from recollect.http.auth.caller import CallerDep
 from recollect.http.params import Count, Embedding, IntegralFloat, Label, StrictModel, Text, Time, UnitFloat, example

@@ -62,8 +62,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of r
 CURSOR_PATTERN = r"^[A-Za-z0-9_-]+$"
 
 Cursor = Annotated[
-    str | None,
-    Query(max_length=4000, pattern=CURSOR_PATTERN, description="The cursor of the previous page."),
+    str | None, Query(max_length=4000, pattern=CURSOR_PATTERN, description="The cursor of the previous page.")
 ]
 
 _T = TypeVar("_T")
@@ -238,7 +237,6 @@ def json_response(body: Mapping[str, Any] | _Serializable, status: int = 200) ->
 
 
 def list_response(items: Sequence[_Serializable]) -> JSONResponse:
-    """Return a list that is not paged."""
     return json_response({"results": [each.to_dict() for each in items]})
 
 
@@ -249,7 +247,6 @@ def page_response(items: Sequence[_Item], limit: int, make_cursor: Callable[[_It
 
 
 def encode_cursor(*parts: str | int) -> str:
-    """Return an opaque cursor."""
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 

@@ -61,7 +61,6 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 @lru_cache(maxsize=4096)
 def is_within(text: str, networks: tuple[Network, ...]) -> bool:
-    """Return whether the address is in one of the networks."""
     address = parse_address(text)
     return address is not None and any(address in each for each in networks)
 

@@ -209,7 +209,6 @@ class TokenVerifier:
         return usable
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._client is not None:
             await self._client.aclose()
 

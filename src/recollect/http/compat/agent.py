@@ -80,7 +80,6 @@ class AgentResponse(BaseModel):
 
 
 def to_agent_response(answer: Answer, error: str = "") -> AgentResponse:
-    """Return an answer of the agent as a response."""
     steps = [
         AgentStep(
             thought=step.thought if not number else "",
@@ -175,14 +174,10 @@ _EVENT_SCHEMA = {
 
 
 @router.post(
-    "/agent",
-    response_model=AgentResponse,
-    responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}},
+    "/agent", response_model=AgentResponse, responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}}
 )
 async def ask_agent(
-    ctx: ContextDep,
-    agents: Annotated[AgentProvider, Depends(_get_agent_provider)],
-    body: AgentRequest,
+    ctx: ContextDep, agents: Annotated[AgentProvider, Depends(_get_agent_provider)], body: AgentRequest
 ) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
     agent = await agents.get(ctx.service)

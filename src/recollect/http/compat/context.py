@@ -103,11 +103,9 @@ class Context:
         return added, await self.service.update(scope, added.id, changes, by=self.caller.author())
 
     async def update(self, scope: Scope, id: str, fields: Mapping[str, Any]) -> MemoryRecord:
-        """Change a memory and return it."""
         return (await self.service.update(scope, id, fields, by=self.caller.author())).record
 
     async def forget(self, scope: Scope, id: str) -> None:
-        """Forget a memory."""
         await self.service.forget(scope, id, by=self.caller.author())
 
     async def forget_all(self, scope: Scope, filter: Filter = EVERYTHING) -> int:
@@ -151,7 +149,6 @@ SEPARATOR = "."
 
 
 def public_id(record: MemoryRecord, caller: Caller) -> str:
-    """Return the id by which this caller can read the memory."""
     if caller.user is not None:
         return record.id
     return f"{record.id}{SEPARATOR}{urlsafe_b64encode(record.scope.user.encode()).decode().rstrip('=')}"

@@ -96,7 +96,6 @@ def response_body(body: bytes, *, more: bool) -> Message:
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-    """Send a JSON response."""
     raw = json.dumps(body).encode()
     fixed = [(b"content-type", b"application/json"), (b"content-length", str(len(raw)).encode())]
     await send(response_start(status, [*fixed, *encode_headers(headers or {})]))
@@ -123,7 +122,6 @@ def error_body(message: str, *, kind: str, code: str | None = None, param: str |
 
 
 def encode_headers(headers: Mapping[str, str]) -> list[Header]:
-    """Encode headers for ASGI."""
     return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 

@@ -87,12 +87,7 @@ def _errors(*statuses: int) -> Schema:
 _SWITCH = {"type": "string", "enum": ["on", "off", "read", "write", ""]}
 _SIGNAL = {"type": "string", "enum": ["true", "false", ""]}
 _MEMORY_HEADERS = [
-    _parameter(
-        "X-Memory",
-        "header",
-        "on, off, read or write; on by default, unless `chat_opt_in` is set",
-        _SWITCH,
-    ),
+    _parameter("X-Memory", "header", "on, off, read or write; on by default, unless `chat_opt_in` is set", _SWITCH),
     _parameter("X-Memory-User", "header", "the user; also as `user` in the body", _NAME),
     _parameter("X-Memory-Project", "header", "one of the user's projects", _NAME),
     _parameter("X-Memory-Session", "header", "the conversation", _NAME),
@@ -225,13 +220,7 @@ _LIST = _object(
     },
     *("object", "data", "first_id", "last_id", "has_more"),
     examples=[
-        {
-            "object": "list",
-            "data": [_STORED_EXAMPLE],
-            "first_id": _ITEM_ID,
-            "last_id": _ITEM_ID,
-            "has_more": False,
-        }
+        {"object": "list", "data": [_STORED_EXAMPLE], "first_id": _ITEM_ID, "last_id": _ITEM_ID, "has_more": False}
     ],
 )
 _OUTPUT_EXAMPLE = {

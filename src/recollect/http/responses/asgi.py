@@ -125,7 +125,6 @@ class AsgiRequest:
         return scope
 
     async def body(self) -> bytes:
-        """Return the complete body."""
         return await asgi_io.receive_body(self.receive, self.context.max_body_bytes)
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:

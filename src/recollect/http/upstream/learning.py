@@ -429,7 +429,6 @@ def _without_llm(reason: str) -> str:
 
 
 def _newest_model_in(jobs: list[Job]) -> str:
-    """Return the newest model that jobs record."""
     return next(filter(None, map(_model_in, jobs)), "")
 
 

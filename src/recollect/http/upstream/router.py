@@ -89,7 +89,6 @@ class KeyedUpstream:
         return not self._prefers_client or not any(name.lower() in _KEY_HEADERS for name, _ in headers)
 
     def mask(self, body: bytes) -> bytes:
-        """Replace the key in a body."""
         return body.replace(self._secret, b"***")
 
     async def close(self) -> None:

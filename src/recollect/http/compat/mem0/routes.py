@@ -210,7 +210,6 @@ async def _search(ctx: Context, body: Mem0Search) -> list[dict[str, Any]]:
 
 
 async def _resolve_targets(ctx: Context, plain: Mapping[str, Any]) -> list[tuple[Scope, Filter]]:
-    """Return the scopes that a filter selects, each with the filter for it."""
     names = entity_names(plain)
     owners = find_owners(names)
     if ctx.caller.user is not None:

@@ -126,7 +126,6 @@ class Mem0ListRequest(EntityFields):
 
     @property
     def filter(self) -> dict[str, Any]:
-        """Return all conditions as one mem0 filter."""
         parts: list[dict[str, Any]] = [self.entity_ids(user_from_filter(self.filters)), self.filters or {}]
         if self.categories:
             parts.append({"categories": {"in": self.categories}})

@@ -293,7 +293,7 @@ _ITEMS_PATH, _ITEM_PATH = f"{_CONVERSATION_PATH}/items", f"{_CONVERSATION_PATH}/
 _OPERATIONS: tuple[tuple[str, str, str, str, Schema], ...] = (
     ("get", _RESPONSE_PATH, "retrieve_response", "Return a stored response", _RESPONSE),
     ("delete", _RESPONSE_PATH, "delete_response", "Delete a response", _deleted("response")),
-    ("post", f"{_RESPONSE_PATH}/cancel", "cancel_response", "Cancel a response in progress", _RESPONSE),
+    ("post", f"{_RESPONSE_PATH}/cancel", "cancel_response", "Refuse to cancel a response", _RESPONSE),
     ("get", f"{_RESPONSE_PATH}/input_items", "list_input_items", "List the input of a response", _LIST),
     ("post", "/v1/conversations", "create_conversation", "Create a conversation", _CONVERSATION),
     ("get", _CONVERSATION_PATH, "retrieve_conversation", "Return a conversation", _CONVERSATION),

@@ -19,7 +19,7 @@ from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.proxy import asgi_io
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
-from recollect.http.responses.request import BadRequest, Json
+from recollect.http.responses.request import BadRequest
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.model.scope import Scope as MemoryScope
@@ -27,17 +27,6 @@ from recollect.service.service import Service
 
 _JSON: Header = (b"content-type", b"application/json")
 _PENDING_WRITE_TIMEOUT_S = 5.0
-
-
-@dataclass(slots=True)
-class InProgressResponse:
-    """A response that this process is answering."""
-
-    scope: MemoryScope
-    task: asyncio.Task[Any]
-    response: Callable[[], Json]
-    is_cancelled: bool = False
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +46,7 @@ class ResponsesContext:
     max_body_bytes: int = 50_000_000
     models: UpstreamModels | None = None
     tasks: TaskSet = field(default_factory=TaskSet)
-    # Both by user and id.
-    in_progress: dict[tuple[str, str], InProgressResponse] = field(default_factory=dict)
+    # By user and id.
     pending_writes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
 
     async def epoch(self, user: str) -> int:

@@ -26,6 +26,7 @@ from recollect.http.api.schemas import (
     PageOf,
     decode_position,
     encode_cursor,
+    fields_of,
     json_response,
     optional_field,
 )
@@ -37,7 +38,7 @@ from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceD
 from recollect.model.arguments import parse_idempotency_key, parse_messages, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
-from recollect.model.result import Page, RecallOutcome
+from recollect.model.result import Page, PromptBlock, RecallOutcome, TracedCandidate
 from recollect.model.scope import Level
 from recollect.model.times import now
 from recollect.recall import RecallRequest
@@ -350,16 +351,11 @@ class RecallBody(QueryOptions):
     requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
+@fields_of(TracedCandidate)
 class CandidateResponse(BaseModel):
     """A candidate in a trace."""
 
-    id: str
-    memory: str
-    score: float
-    relevance: float
     decision: str = Field(description="`selected`, or why it was dropped.")
-    scores: dict[str, float]
-    features: dict[str, float]
 
 
 class SearchResponse(BaseModel):
@@ -371,15 +367,9 @@ class SearchResponse(BaseModel):
     candidates: list[CandidateResponse]
 
 
+@fields_of(PromptBlock)
 class RecallContext(BaseModel):
     """The text block for the prompt, and the ids of the memories that it uses, cuts, drops and flags."""
-
-    text: str
-    tokens: int
-    used: list[str]
-    cut: dict[str, str]
-    dropped: dict[str, str]
-    flagged: dict[str, str]
 
 
 class RecallResponse(BaseModel):

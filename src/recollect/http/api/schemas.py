@@ -7,18 +7,20 @@ import binascii
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from dataclasses import fields
+from datetime import date, datetime
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fastapi import Depends, Header, Path, Query
 from fastapi.responses import JSONResponse
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, create_model
 
 from recollect.errors import InvalidInput, StaleVersion
 from recollect.http.errors import Error, error_responses
 from recollect.http.params import Id, Label, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
-from recollect.model.memory import Category, MemoryType, Status, Trust
-from recollect.model.scope import Level
+from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust
 
 # The largest number that every store can compare.
 _MAX_NUMBER = 2**62
@@ -81,39 +83,54 @@ class ListOf(BaseModel, Generic[_T]):
     results: list[_T]
 
 
+_M = TypeVar("_M", bound=BaseModel)
+_SCOPE_FIELDS = {"user_id": str, "project_id": str | None, "session_id": str | None}
+
+
+def fields_of(source: type, *omit: str) -> Callable[[type[_M]], type[_M]]:
+    """Add the fields of a dataclass to a response, as its `to_dict` writes them; those of the response stay."""
+
+    def add_fields(model: type[_M]) -> type[_M]:
+        types = get_type_hints(source)
+        plain: dict[str, Any] = {each.name: _plain_type(types[each.name]) for each in fields(source)}
+        if plain.pop("scope", None) is not None:
+            plain |= _SCOPE_FIELDS
+        added: dict[str, Any] = {
+            name: (kind, ...) for name, kind in plain.items() if name not in {*omit, *model.model_fields}
+        }
+        return create_model(model.__name__, __base__=model, __doc__=model.__doc__, __module__=__name__, **added)
+
+    return add_fields
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return the type that JSON has for a type of a field."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_plain_type, arguments))]  # noqa: UP007
+    if origin is tuple:
+        return list[_plain_type(arguments[0])]  # type: ignore[misc]
+    if origin is Mapping:
+        return dict[arguments[0], arguments[1]]  # type: ignore[valid-type]
+    return str if kind in (datetime, date) else kind
+
+
+@fields_of(MemoryRecord, "content")
 class MemoryResponse(BaseModel):
     """A memory."""
 
     id: str
     memory: str = Field(description="The text.")
-    user_id: str
-    project_id: str | None
-    session_id: str | None
-    level: Level
-    type: MemoryType
-    category: Category
     created_at: str = Field(json_schema_extra={"format": "date-time"})
     updated_at: str = Field(json_schema_extra={"format": "date-time"})
     key: str | None = Field(description="Set for facts that have one value at a time.")
-    value: str | None
     importance: UnitFloat
     confidence: UnitFloat
-    source: str
-    trust: Trust
-    occurred_at: str | None
-    valid_from: str | None
-    valid_to: str | None
-    expires_at: str | None
-    last_accessed_at: str | None
     access_count: int = Field(ge=0)
     superseded_by: str | None = Field(description="The id of the memory that replaced it.")
     status: Status = Field(description="Only active memories are recalled.")
-    prompt_digest: str | None
     version: int = Field(ge=1, description="Also the ETag.")
     evidence: list[str] = Field(description="The ids of the turns it was learned from.")
-    tags: list[str]
-    metadata: JsonObject
-    detail: JsonObject
 
 
 class MemoryChangeResponse(MemoryResponse):

@@ -14,11 +14,20 @@ from starlette.requests import ClientDisconnect
 
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import idempotent, reject_idempotency_key
-from recollect.http.api.schemas import ListOf, json_response, list_response
+from recollect.http.api.schemas import ListOf, fields_of, json_response, list_response
 from recollect.http.params import Id, Label, StrictModel, Time, example
 from recollect.http.routing import AuthorDep, RequireAdmin, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.arguments import parse_time
-from recollect.model.erasure import ErasureRequest, Target, parse_erasure, user_digest
+from recollect.model.erasure import (
+    ErasureRequest,
+    Receipt,
+    Remade,
+    StoreErasure,
+    Target,
+    UnreachedStore,
+    parse_erasure,
+    user_digest,
+)
 from recollect.model.scope import Scope
 from recollect.transfer.import_ import ImportCounts
 
@@ -174,43 +183,29 @@ class EraseBody(StrictModel):
     project_id: Id | None = Field(default=None, description="The project, or the project of the session.")
 
 
+@fields_of(StoreErasure)
 class StoreErasureResponse(BaseModel):
     """The result of an erasure in one store."""
 
-    store: str
-    counts: dict[str, int]
     reached: bool = Field(description="Whether the bytes are gone as well.")
-    note: str
-    parts: dict[str, bool]
 
 
+@fields_of(Remade, "at_end", "user_id")
 class RebuiltItem(BaseModel):
     """A derived item, such as a summary, that is rebuilt from the sources that stay."""
 
-    kind: str
-    project_id: str | None
-    session_id: str | None
-    sources: list[str]
-    turns: list[int] | None
 
-
+@fields_of(UnreachedStore)
 class UnreachableStore(BaseModel):
     """A store that the erasure cannot reach, and the remedy."""
 
-    store: str
-    note: str
 
-
+@fields_of(Receipt, "what")
 class ErasureReceiptResponse(BaseModel):
     """The receipt of an erasure: ids and counts, and nothing of what was erased."""
 
-    id: str
-    at: str
     target: Target
     target_id: str | None
-    user_id: str
-    project_id: str | None
-    session_id: str | None
     reached: bool
     stores: list[StoreErasureResponse]
     remade: list[RebuiltItem]

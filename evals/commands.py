@@ -11,8 +11,7 @@ import click
 
 from evals.recipes import RecipeCheck, RecipeReport, junit_xml, read_recipe, run_recipes
 from recollect.cli.commands.eval import PATH, eval_
-from recollect.cli.context import CliContext, Command, SharedOption, command, pass_cli
-from recollect.cli.exit_codes import ExitCode
+from recollect.cli.context import CliContext, Command, ExitCode, SharedOption, command, pass_cli
 from recollect.cli.options import WholeNumber
 from recollect.cli.output import (
     ProgressBar,

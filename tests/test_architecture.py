@@ -27,7 +27,6 @@ LAYERS = {
         "agent",
         "cli",
         "client",
-        "connection",
         "http",
         "integrations",
         "namespaces",

@@ -30,7 +30,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.model.usage import Part, SpentToday, Usage
 
 if TYPE_CHECKING:
-    from recollect.connection import Connection
+    from recollect.client import Connection
     from recollect.service.jobs import MaintenanceReport, MaintenanceTask, Worker
     from recollect.service.service import ModelState, Service
     from recollect.service.transfer import Backup, ImportReport

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from recollect import errors
-from recollect.cli.exit_codes import EXIT_CODES, ExitCode, error_name
+from recollect.cli.context import EXIT_CODES, ExitCode, error_name
 from recollect.cli.main import root
 from recollect.http.server import bind_sockets
 from tests.support.cli_runner import Cli

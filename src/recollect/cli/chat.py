@@ -16,6 +16,10 @@ import httpx
 
 from recollect.cli.context import CliContext
 from recollect.cli.output import (
+    CATEGORY_COLUMN,
+    CREATED_COLUMN,
+    MEMORY_COLUMN,
+    SCORE_COLUMN,
     Column,
     StyledText,
     TableRow,
@@ -27,8 +31,8 @@ from recollect.cli.output import (
     pluralize,
     print_line,
     print_table,
+    print_trace,
 )
-from recollect.cli.rendering import CATEGORY_COLUMN, CREATED_COLUMN, MEMORY_COLUMN, SCORE_COLUMN, print_trace
 from recollect.errors import InvalidInput, RecollectError, Unavailable, Unsupported, UpstreamBroken
 from recollect.model.ids import new_id
 

@@ -1,22 +1,26 @@
-"""The options shared by all commands, and the context object that commands receive."""
+"""The options shared by all commands, the context object that commands receive, and the exit codes."""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import click
 
+from recollect import errors
 from recollect.cli.output import Column, StyledText, TableRow, clean, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from recollect.client import AsyncMemory
     from recollect.config.settings import LoadedSettings, Settings
     from recollect.sync import Memory
+
 
 DEFAULT_USER = "default"
 
@@ -180,6 +184,7 @@ _SCOPE_OPTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "project": (("--project",), "One of the user's projects."),
     "session": (("--session",), "One session, such as a chat."),
 }
+
 _GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--home",), {"metavar": "FOLDER", "help": "The folder of the ledger. [default: ~/.recollect]"}),
     (("--database",), {"metavar": "ADDRESS", "help": "A ledger file or a postgresql:// address."}),
@@ -248,3 +253,54 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
         if records:
             with formatter.section(section):
                 formatter.write_dl(records)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `recollect`."""
+
+    OK = 0
+    UNEXPECTED = 1
+    INVALID = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    UNAVAILABLE = 5
+    DAMAGED = 6
+    MISSING = 7
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
+    errors.InvalidInput: ExitCode.INVALID,
+    errors.Unauthenticated: ExitCode.INVALID,
+    errors.NotAllowed: ExitCode.INVALID,
+    errors.NotFound: ExitCode.NOT_FOUND,
+    errors.Conflict: ExitCode.CONFLICT,
+    errors.QuotaReached: ExitCode.CONFLICT,
+    errors.Unavailable: ExitCode.UNAVAILABLE,
+    errors.ToolFailed: ExitCode.UNEXPECTED,
+    errors.StoreCorrupt: ExitCode.DAMAGED,
+    errors.StoreTooNew: ExitCode.DAMAGED,
+    errors.Unsupported: ExitCode.MISSING,
+    errors.MissingExtra: ExitCode.MISSING,
+    errors.RecollectError: ExitCode.UNEXPECTED,
+    click.ClickException: ExitCode.INVALID,
+    click.Abort: ExitCode.INTERRUPTED,
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    BrokenPipeError: ExitCode.BROKEN_PIPE,
+    OSError: ExitCode.UNAVAILABLE,
+}
+
+
+def exit_code_for(kind: type[BaseException]) -> ExitCode:
+    """Return the exit code of an error class, or of its nearest base class."""
+    return next((EXIT_CODES[each] for each in kind.__mro__ if each in EXIT_CODES), ExitCode.UNEXPECTED)
+
+
+def error_name(error: BaseException) -> str:
+    """Return the name of an error in JSON, such as not_found."""
+    if isinstance(error, click.ClickException):
+        return "usage"
+    if isinstance(error, errors.RecollectError):
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    return "unavailable" if isinstance(error, OSError) else "unexpected"

@@ -24,8 +24,8 @@ from recollect.cache.rate_limiter import RateLimiter
 from recollect.config.settings import Settings
 from recollect.http.auth.address import is_loopback
 from recollect.http.errors import ErrorFormat, ErrorInfo, error_format_for, send_error
-from recollect.observability.logs import request_id
 from recollect.observability.metrics import HTTP_REQUESTS, HTTP_SECONDS, LIMITED
+from recollect.observability.tracing import request_id
 
 log = logging.getLogger("recollect.access")
 

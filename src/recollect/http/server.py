@@ -40,8 +40,8 @@ from recollect.http.auth.address import is_loopback
 from recollect.http.auth.rules import check_bind
 from recollect.http.upstream.learning import describe_start
 from recollect.models.embedding import EmbeddingModel
-from recollect.observability.logs import request_id
 from recollect.observability.prometheus import share_metrics
+from recollect.observability.tracing import request_id
 from recollect.wiring import open_ledger
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -28,8 +28,8 @@ from recollect.maintenance.embed_missing import BATCH, drop_old_vectors, embed_m
 from recollect.model.ids import new_worker_name
 from recollect.model.times import now
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.observability.logs import format_traceback
 from recollect.observability.metrics import MODEL_CHANGE
+from recollect.observability.tracing import format_traceback
 
 _log = logging.getLogger("recollect")
 # Another process takes over from one that was killed after this time.

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from recollect.observability.metric_types import Cells, Metric
+from recollect.observability.metrics import Cells, Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WRITE_INTERVAL_S = 1.0

@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from recollect import __version__
-from recollect.cli.context import CliContext, command, pass_cli
-from recollect.cli.exit_codes import ExitCode, exit_code_for
+from recollect.cli.context import CliContext, ExitCode, command, exit_code_for, pass_cli
 from recollect.cli.output import StyledText, dim, print_json, print_line
 from recollect.config.settings import Settings, ledger_path
 from recollect.errors import RecollectError

@@ -22,6 +22,11 @@ from recollect.cli.options import (
     search_options,
 )
 from recollect.cli.output import (
+    CATEGORY_COLUMN,
+    CREATED_COLUMN,
+    ID_COLUMN,
+    MEMORY_COLUMN,
+    SCORE_COLUMN,
     Column,
     TableRow,
     bold,
@@ -30,15 +35,8 @@ from recollect.cli.output import (
     format_short_time,
     print_json,
     print_line,
-    print_table,
-)
-from recollect.cli.rendering import (
-    CATEGORY_COLUMN,
-    CREATED_COLUMN,
-    ID_COLUMN,
-    MEMORY_COLUMN,
-    SCORE_COLUMN,
     print_record,
+    print_table,
     print_trace,
 )
 from recollect.errors import InvalidInput, NotFound

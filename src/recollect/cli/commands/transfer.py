@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from recollect.cli.commands.forget import read_receipts
-from recollect.cli.context import CliContext, command, pass_cli, usage_error
-from recollect.cli.exit_codes import ExitCode
+from recollect.cli.commands.store import read_receipts
+from recollect.cli.context import CliContext, ExitCode, command, pass_cli, usage_error
 from recollect.cli.options import open_new_file
 from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_json, print_line
 from recollect.transfer.importers.items import ImportReport

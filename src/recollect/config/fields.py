@@ -22,11 +22,9 @@ class IndexSettings(BaseModel):
         "(extras); auto is exact.",
     )
     index_exact_rows: int = setting(
-        50_000, "Users with up to this many memories are searched exactly, in memory.", ge=0, le=10_000_000
+        50_000, "Users with up to so many memories are searched exactly.", ge=0, le=10_000_000
     )
-    index_timeout_s: float = setting(
-        1.0, "Timeout of the index; the vectors in the ledger are searched instead then.", gt=0, le=60
-    )
+    index_timeout_s: float = setting(1.0, "Timeout of the index; then the ledger is searched.", gt=0, le=60)
     milvus_address: str = setting(
         "",
         "Address of Milvus: a file (Milvus Lite), host:19530 or an http:// address of a server or "
@@ -41,9 +39,7 @@ class IndexSettings(BaseModel):
     milvus_m: int = setting(16, "HNSW: number of neighbours of a vector.", ge=2, le=2048)
     milvus_ef_construction: int = setting(256, "HNSW: number of candidates when a vector is added.", ge=8, le=4096)
     milvus_ef: int = setting(64, "HNSW: minimum number of candidates in a search.", ge=8, le=4096)
-    chroma_address: str = setting(
-        "", "Address of Chroma: a folder, or the http:// address of a server. Empty for a folder in `home`."
-    )
+    chroma_address: str = setting("", "Address of Chroma: a folder or http:// address; empty for a folder in `home`.")
     chroma_token: SecretStr = setting(SecretStr(""), "Bearer token of the Chroma server.")
     chroma_collection: str = setting(
         "agentic_memory",
@@ -59,7 +55,7 @@ class MemorySettings(BaseModel):
     preset: str = setting("", "Named defaults; see below. Empty for Recollect's own.")
     database: str = setting("", "The ledger: empty for a file in `home`, a postgresql:// address, or memory:.")
     postgres_connections: int = setting(
-        10, "Maximum number of connections of a process to PostgreSQL; all but two may write.", ge=3, le=1000
+        10, "Maximum connections to PostgreSQL; all but two may write.", ge=3, le=1000
     )
 
     embedder: str = setting(
@@ -73,21 +69,15 @@ class MemorySettings(BaseModel):
         aliases=("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
     )
     embedder_api_key: SecretStr = setting(SecretStr(""), "API key for `embedder_url`.", aliases=("OPENAI_API_KEY",))
-    embedder_dimensions: int = setting(
-        0, "Request vectors of this size; 0 for the size of the model.", ge=0, le=16_384
-    )
+    embedder_dimensions: int = setting(0, "Request vectors of this size; 0 for that of the model.", ge=0, le=16_384)
     embedder_timeout_s: float = setting(30.0, "Timeout for embeddings.", gt=0, le=600)
-    embedder_before_url: str = setting(
-        "", "During a change of the embedder: base URL of the earlier one; empty for its recorded one."
-    )
+    embedder_before_url: str = setting("", "URL of the earlier embedder during a change; empty for the recorded one.")
     embedder_before_api_key: SecretStr = setting(
         SecretStr(""), "API key of the earlier embedder; empty for that of `embedder` if the URL is the same."
     )
     embedding_cache_mb: int = setting(32, "Memory for cached embeddings; 0 disables the cache.", ge=0, le=65_536)
 
-    index_memory_mb: int = setting(
-        1024, "Memory for users' vectors; the least recently used are evicted.", ge=16, le=1_048_576
-    )
+    index_memory_mb: int = setting(1024, "Memory for users' vectors; the oldest are evicted.", ge=16, le=1_048_576)
     search_limit: int = setting(10, "Default number of hits of a search.", ge=1, le=1000)
     search_min_score: float = setting(0.15, "Minimum relevance of a hit, from 0 to 1.", ge=0, le=1)
     search_elbow: bool = setting(False, "Cut the hits where the scores drop steeply.")
@@ -108,21 +98,13 @@ class MemorySettings(BaseModel):
     recency_days: float = setting(30.0, "Age at which recency has decayed to 37 %.", gt=0, le=36_500)
     importance_weight: float = setting(0.0, "Weight of importance in the score, from 0 to 1.", ge=0, le=1)
     access_weight: float = setting(0.0, "Weight of the access count in the score, from 0 to 1.", ge=0, le=1)
-    diversity: float = setting(
-        0.7, "Relevance against diversity when hits are selected: 1 is relevance only.", ge=0, le=1
-    )
+    diversity: float = setting(0.7, "Relevance against diversity of the hits; 1 is relevance only.", ge=0, le=1)
     hits_per_source: int = setting(2, "Maximum number of hits from the same turn.", ge=1, le=1000)
 
     recall_decide: bool = setting(True, "Skip recall for greetings, general knowledge and tool requests.")
-    recall_timeout_s: float = setting(
-        5.0, "Timeout of a recall; the chat then continues without memories.", gt=0, le=600
-    )
-    recall_facts: int = setting(
-        20, "Maximum number of keyed facts that are recalled for every question.", ge=0, le=1000
-    )
-    recall_facts_importance: float = setting(
-        0.5, "Minimum importance of keyed facts that are recalled for every question.", ge=0, le=1
-    )
+    recall_timeout_s: float = setting(5.0, "Timeout of a recall; the chat continues without memories.", gt=0, le=600)
+    recall_facts: int = setting(20, "Maximum number of keyed facts recalled for every question.", ge=0, le=1000)
+    recall_facts_importance: float = setting(0.5, "Minimum importance of these keyed facts.", ge=0, le=1)
     time_words: Literal["prefer", "filter", "off"] = setting(
         "prefer", 'Effect of "last March" in a question: prefer that period, filter by it, or none.'
     )
@@ -132,9 +114,7 @@ class MemorySettings(BaseModel):
         "hypothetical answer of the LLM (hyde), or auto: terms first, then the LLM if there is one "
         "and the question is still vague.",
     )
-    rewrite_timeout_s: float = setting(
-        2.0, "Timeout of a rewrite by the LLM; terms of the last messages are used then.", gt=0, le=60
-    )
+    rewrite_timeout_s: float = setting(2.0, "Timeout of a rewrite by the LLM; terms are used then.", gt=0, le=60)
     context_tokens: int = setting(2048, "Maximum number of tokens of memories in a prompt.", ge=256, le=1_000_000)
     context_format: Literal[
         "recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"
@@ -145,9 +125,7 @@ class MemorySettings(BaseModel):
         "system message of their own (system-message), or the last user message (question).",
     )
     context_summary: bool = setting(False, "Whether the summary of the conversation is inserted as well.")
-    context_invocations: bool = setting(
-        False, "Whether summaries of the earlier exchanges of this conversation are inserted as well."
-    )
+    context_invocations: bool = setting(False, "Whether summaries of the conversation's exchanges are inserted.")
     recall_conversation: int = setting(
         0,
         "Number of latest turns of the session that are inserted if the request has no history; requests that name"
@@ -156,9 +134,7 @@ class MemorySettings(BaseModel):
         le=1000,
     )
     recall_turns: bool = setting(True, "Whether turns are recalled in addition to the memories extracted from them.")
-    recall_withhold: str = setting(
-        "", "Tags, separated by commas: memories with one of them are never put into a prompt."
-    )
+    recall_withhold: str = setting("", "Tags, separated by commas, of memories that are never put into a prompt.")
 
     llm: str = setting(
         "",
@@ -178,9 +154,7 @@ class MemorySettings(BaseModel):
         " with the upstream (learn_with_upstream) is limited to 100,000.",
         ge=0,
     )
-    llm_tokens_a_day: int = setting(
-        0, "Maximum number of LLM tokens a day for all users together; 0 for no limit.", ge=0
-    )
+    llm_tokens_a_day: int = setting(0, "Maximum number of LLM tokens a day for all users; 0 for no limit.", ge=0)
     llm_size: Literal["auto", "small", "large"] = setting(
         "auto",
         "Size of the LLM: a small one gets a short prompt and is assisted by the built-in selector. auto: from the "
@@ -208,9 +182,7 @@ class MemorySettings(BaseModel):
         "name of `selector`.",
     )
     learn_every: int = setting(1, "Learn after this many new exchanges: a user turn and its answer.", ge=1, le=1000)
-    learn_wait_s: float = setting(
-        1.0, "Turns within this time of each other are learned from in one LLM call.", ge=0, le=3600
-    )
+    learn_wait_s: float = setting(1.0, "Turns within this time are learned from in one LLM call.", ge=0, le=3600)
     learn_drift: float = setting(
         0.0,
         "Learn when the topic changes: the cosine of a user turn to each of the three before it is below this; 0 for"
@@ -223,14 +195,10 @@ class MemorySettings(BaseModel):
     learn_level: Literal["natural", "session"] = setting(
         "natural", "Where extracted memories are stored: in the project or user, or in the session until promoted."
     )
-    default_importance: float = setting(
-        0.5, "Importance of memories that are added or extracted by the LLM without one.", ge=0, le=1
-    )
+    default_importance: float = setting(0.5, "Importance of memories that come without one.", ge=0, le=1)
     learn_min_importance: float = setting(0.2, "Minimum importance of an extracted memory.", ge=0, le=1)
     learn_min_confidence: float = setting(0.4, "Minimum confidence of an extracted memory.", ge=0, le=1)
-    learn_user_only: bool = setting(
-        False, "Extract only the user's own statements, not those of an assistant or of quoted text."
-    )
+    learn_user_only: bool = setting(False, "Extract only the user's own statements, no quoted ones.")
     learn_ask_threshold: float = setting(
         0.06,
         "Minimum probability, by the built-in selector, that a turn states something to remember; the"
@@ -238,30 +206,16 @@ class MemorySettings(BaseModel):
         ge=0,
         le=1,
     )
-    same_letters: float = setting(
-        1.0, "Merge two memories if their Levenshtein similarity is above this; 1 for never.", ge=0, le=1
-    )
-    same_meaning: float = setting(
-        1.0, "Merge two memories if the cosine of their vectors is above this; 1 for never.", ge=0, le=1
-    )
+    same_letters: float = setting(1.0, "Merge memories above this Levenshtein similarity; 1: never.", ge=0, le=1)
+    same_meaning: float = setting(1.0, "Merge memories above this cosine of their vectors; 1: never.", ge=0, le=1)
     session_idle_s: float = setting(1800.0, "A session ends after this time without a turn.", gt=0, le=31_536_000)
-    compress_every: int = setting(
-        20, "Compress older turns to an episode after this many new ones; 0 for never.", ge=0, le=10_000
-    )
+    compress_every: int = setting(20, "Compress older turns after this many new ones; 0 for never.", ge=0, le=10_000)
     compress_keep: int = setting(10, "Number of latest turns that are never compressed.", ge=0, le=10_000)
-    compress_without_llm: bool = setting(
-        False, "Whether episodes are also made without an LLM, from the turns' own text."
-    )
-    summary_every: int = setting(
-        0, "Update a conversation's summary after this many turns; 0 for never.", ge=0, le=10_000
-    )
-    keep_invocations: bool = setting(
-        False, "Store the request and the result of each exchange with the conversation."
-    )
+    compress_without_llm: bool = setting(False, "Whether episodes are made without an LLM too, from the turns.")
+    summary_every: int = setting(0, "Update conversation summaries after so many turns; 0: never.", ge=0, le=10_000)
+    keep_invocations: bool = setting(False, "Store the request and result of each exchange with its conversation.")
     session_episode: bool = setting(True, "Store an episode when a session ends.")
-    task_episodes: bool = setting(
-        False, "Let the LLM describe the task of an episode: goal, steps, outcome, lessons."
-    )
+    task_episodes: bool = setting(False, "Let the LLM describe an episode's task: goal, steps, outcome, lessons.")
     promote: bool = setting(True, "Promote important memories of a session to later sessions when it ends.")
     promote_importance: float = setting(0.6, "Minimum importance of a promoted memory.", ge=0, le=1)
     quota_user: int = setting(0, "Maximum number of memories of a user, without summaries; 0 for no limit.", ge=0)
@@ -273,19 +227,13 @@ class MemorySettings(BaseModel):
         " important, new or not, so that none displaces a more important one; or the oldest.",
     )
     quota_turns: bool = setting(False, "Whether turns count as memories in a quota, and are forgotten as well.")
-    prune_days: float = setting(
-        90.0, "Pruning considers memories that were not used for this many days.", ge=1, le=36_500
-    )
-    upkeep_nightly: str = setting(
-        "", "Nightly maintenance: any of prune, consolidate and reflect, separated by commas."
-    )
+    prune_days: float = setting(90.0, "Pruning considers memories not used for this many days.", ge=1, le=36_500)
+    upkeep_nightly: str = setting("", "Nightly maintenance: some of prune, consolidate, reflect, with commas.")
     forget_days: float = setting(30.0, "Forgotten memories can be restored for this many days.", ge=1, le=36_500)
     most_waiting_jobs: int = setting(1000, "Reject new turns of a user while this many of their jobs are due.", ge=1)
     job_lease_s: float = setting(30.0, "A job of a worker that is gone is taken over after this time.", gt=0, le=3600)
     job_tries: int = setting(8, "Number of tries before a job is dead.", ge=1, le=100)
-    worker: bool = setting(
-        True, "Whether the server, and programs that call remember, run jobs; otherwise only workers do."
-    )
+    worker: bool = setting(True, "Whether the server, and programs that call remember, run jobs; else only workers.")
     worker_jobs: int = setting(4, "Number of jobs that a worker runs concurrently.", ge=1, le=256)
     redact_turns: bool = setting(True, "Redact passwords, keys and card numbers in turns.")
     redact_memories: bool = setting(True, "Redact them in memories that are added, changed, reviewed or imported.")

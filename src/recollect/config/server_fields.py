@@ -73,16 +73,10 @@ class ServerSettings(BaseModel):
         {}, "Further endpoints by the names of their models: tables of models, url and api_key."
     )
     upstream_connect_s: float = setting(10.0, "Timeout for connections to an endpoint.", gt=0, le=600)
-    upstream_timeout_s: float = setting(
-        600.0, "Maximum time without data from an endpoint, before and during its answer.", gt=0, le=86_400
-    )
+    upstream_timeout_s: float = setting(600.0, "Maximum time without data from an endpoint.", gt=0, le=86_400)
     chat_user: str = setting("default", "The user of chats that name none.", min_length=1)
-    chat_memory_id: str = setting(
-        "", "Conversation of chats that name none; empty to identify each by its beginning."
-    )
-    chat_memory_hits: bool = setting(
-        False, "Add memory_hits to every answer that is not streamed; otherwise on request only."
-    )
+    chat_memory_id: str = setting("", "Conversation of chats that name none; empty to identify each by its start.")
+    chat_memory_hits: bool = setting(False, "Add memory_hits to each answer that is not streamed; else on request.")
 
     chat_memory: bool = setting(True, "Whether chats may use memory; otherwise they are only forwarded.")
     chat_opt_in: bool = setting(
@@ -98,16 +92,9 @@ class ServerSettings(BaseModel):
         gt=0,
         le=60,
     )
-    spill_mb: int = setting(
-        256,
-        "Maximum disk space in `home` for turns while the ledger is unavailable; 0 to drop them.",
-        ge=0,
-        le=1_048_576,
-    )
+    spill_mb: int = setting(256, "Disk space for turns while the ledger is unavailable; 0: none.", ge=0, le=1_048_576)
 
-    responses_days: float = setting(
-        30.0, "Number of days that Responses and Conversations are kept after their last use.", gt=0, le=36_500
-    )
+    responses_days: float = setting(30.0, "Days that Responses and Conversations are kept.", gt=0, le=36_500)
 
     host: str = setting("127.0.0.1", "Address the server listens on.", min_length=1)
     port: int = setting(8100, "Port of the server; 0 for any free one.", ge=0, le=65_535)
@@ -121,9 +108,7 @@ class ServerSettings(BaseModel):
         "*.example.org matches its subdomains, * any. Requests for other names are rejected; on an "
         "address reachable from other machines, empty allows any.",
     )
-    max_body_mb: int = setting(
-        32, "Maximum size of a request in MiB; files that are only forwarded may be larger.", ge=1, le=1024
-    )
+    max_body_mb: int = setting(32, "Maximum size of a request in MiB; forwarded files may be larger.", ge=1, le=1024)
     stop_within_s: int = setting(30, "Time for running requests to end when the server stops.", ge=1, le=3600)
 
 
@@ -137,9 +122,7 @@ class AuthSettings(BaseModel):
         "Authentication: auto (an API key, a trusted gateway or a token; anyone on this machine if "
         "none is configured), off, or any of keys, gateway and jwt, separated by commas.",
     )
-    trusted_gateways: str = setting(
-        "", "Addresses or networks, separated by commas, that may name the user in a header."
-    )
+    trusted_gateways: str = setting("", "Addresses or networks, with commas, that may name the user in a header.")
     gateway_user_header: str = setting("x-authz-user-id", "Header in which a gateway names the user.")
     gateway_project_header: str = setting("", "Header in which a gateway names the project; empty for none.")
     jwt_jwks_url: str = setting("", "Address of the JWKS with the keys that sign users' tokens.")
@@ -175,29 +158,11 @@ class OperationSettings(BaseModel):
         "Lookups that are cached with the content of the memories: none, lists and counts, or single "
         "memories as well. For recalls and searches only ids are cached.",
     )
-    rate_limit_per_minute: int = setting(
-        0,
-        "Maximum number of requests a minute by one key, or by one address without keys; then 429. 0 for no limit.",
-        ge=0,
-    )
-    user_writes_per_minute: int = setting(
-        6000,
-        "Maximum number of messages and memories a minute that are stored for a user; then 429. 0 for no limit.",
-        ge=0,
-    )
-    user_memories_most: int = setting(
-        1_000_000,
-        "Maximum number of records of a user, including turns and forgotten memories; then 429. 0 for no limit.",
-        ge=0,
-    )
-    mirror: str = setting(
-        "",
-        "Folder in which the server mirrors memories as Markdown files, in both directions, relative "
-        "to `home`; empty for none.",
-    )
-    mirror_git: bool = setting(
-        False, "Version the mirrored files with git: a commit for each change, rewritten by an erasure."
-    )
+    rate_limit_per_minute: int = setting(0, "Maximum requests a minute by a key or an address; 0: no limit.", ge=0)
+    user_writes_per_minute: int = setting(6000, "Maximum records stored for a user a minute; 0: no limit.", ge=0)
+    user_memories_most: int = setting(1_000_000, "Maximum records of a user, forgotten ones too; 0: no limit.", ge=0)
+    mirror: str = setting("", "Folder, relative to `home`, for memories as Markdown files; empty for none.")
+    mirror_git: bool = setting(False, "Version the mirrored files with git; an erasure rewrites its history.")
 
 
 class HttpToolSettings(BaseModel):
@@ -237,13 +202,9 @@ class AgentSettings(BaseModel):
     agent_iterations: int = setting(10, "Maximum number of steps of a run.", ge=1, le=1000)
     agent_time_s: float = setting(120.0, "Time limit of a run.", gt=0, le=86_400)
     agent_tokens: int = setting(100_000, "Maximum number of LLM tokens of a run; 0 for no limit.", ge=0)
-    agent_answer_tokens: int = setting(
-        2048, "Maximum number of tokens of an answer of the LLM, including its reasoning.", ge=64, le=131_072
-    )
+    agent_answer_tokens: int = setting(2048, "Maximum number of tokens of an answer of the LLM.", ge=64, le=131_072)
     agent_tool_s: float = setting(30.0, "Timeout of a tool.", gt=0, le=3600)
-    agent_working_tokens: int = setting(
-        2000, "Size of the working memory, in tokens, above which older steps are summarized.", ge=400, le=1_000_000
-    )
+    agent_working_tokens: int = setting(2000, "Above this size older steps are summarized.", ge=400, le=1_000_000)
     agent_working_most: int = setting(
         16_000,
         "Maximum number of tokens of the working memory; longer tool results are cut. At most half of"
@@ -256,9 +217,7 @@ class AgentSettings(BaseModel):
     agent_episodes: int = setting(3, "Number of past episodes that a run begins with.", ge=0, le=100)
     agent_learn: bool = setting(True, "Learn facts from the question and the answer when a run ends.")
     agent_episodes_kept: bool = setting(True, "Store an episode of each run that was a task when it ends.")
-    agent_memory_tools: bool = setting(
-        True, "Whether runs with memory have tools to retrieve, store, correct and forget."
-    )
+    agent_memory_tools: bool = setting(True, "Whether runs with memory have memory tools.")
     agent_tools: Annotated[dict[str, HttpToolSettings], BeforeValidator(parse_json)] = setting(
         {}, "HTTP requests as tools: tables of description, url, method, parameters, headers."
     )

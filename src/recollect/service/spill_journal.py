@@ -1,6 +1,6 @@
 """The spill journal: turns on disk, in files of this process, while the ledger is unavailable.
 
-Turns are synced when `append` returns; concurrent calls share a sync. `spill_replay` stores them in the ledger later.
+Turns are synced when `append` returns; concurrent calls share a sync. `SpillReplay` stores them in the ledger later.
 The file format, and how an erasure reaches the files, is in `recollect.write.spill_file`.
 """
 

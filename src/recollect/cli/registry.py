@@ -49,9 +49,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "users": CommandEntry("admin:users", "List the users that have memories."),
         "keys": CommandEntry("admin:keys", "Create, list and revoke API keys of the server."),
         "reembed": CommandEntry("storage:reembed", "Switch to the embedding model of the settings now."),
-        "partition": CommandEntry(
-            "storage:partition", "Partition the large tables of a PostgreSQL database by user."
-        ),
+        "partition": CommandEntry("storage:partition", "Partition the large tables of PostgreSQL by user."),
         "index": CommandEntry("storage:index", "Compare the vector database with the ledger, or rebuild it."),
         "doctor": CommandEntry("doctor:doctor", "Check the installation, and print a remedy for each problem."),
         "config": CommandEntry("config:config", "Show the settings in force and their sources."),

@@ -225,9 +225,7 @@ class HealthMonitor:
         """Check all parts now."""
         check_number = next(self._check_numbers)
         self._resilient_memory.update_metrics()
-        self.report(
-            "spilled", "turns wait on disk for the ledger" if self._resilient_memory.has_spilled_turns else ""
-        )
+        self.report("spilled", "turns wait for the ledger" if self._resilient_memory.has_spilled_turns else "")
         try:
             service = self._service()
             self.report("redis", service.cache_trouble)

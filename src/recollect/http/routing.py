@@ -162,9 +162,7 @@ ProjectHeader = Annotated[
 _SessionHeader = Annotated[
     str | None, _name_header("X-Memory-Session", "A session of the user or project.", "monday"), DecodedHeader
 ]
-_UserQuery = Annotated[
-    str | None, Query(**_NAME, description="The same as X-Memory-User, for clients without headers.")
-]
+_UserQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-User.")]
 _ProjectQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-Project; overrides it.")]
 _SessionQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-Session; overrides it.")]
 

@@ -170,9 +170,7 @@ JOB_SECONDS = histogram("recollect_job_seconds", "Duration of a job.", "kind")
 # Models
 LLM_CALLS = counter("recollect_llm_calls_total", "LLM calls, by step and model.", "step", "model")
 
-LLM_TOKENS = counter(
-    "recollect_llm_tokens_total", "LLM tokens, in and out, by step and model.", "step", "model", "direction"
-)
+LLM_TOKENS = counter("recollect_llm_tokens_total", "LLM tokens, by step and model.", "step", "model", "direction")
 
 MODEL_CHANGE = gauge(
     "recollect_model_change_memories", "During a change of the embedding model: memories done, and in total.", "count"

@@ -270,9 +270,7 @@ class JobService:
         due = (await self._ledger.job_stats(user)).due
         if due >= self._config.max_waiting:
             limit = self._config.max_waiting
-            raise Backlog(
-                f"{due:,} jobs of this user are due; the limit is {limit:,}. Start a worker, or retry later"
-            )
+            raise Backlog(f"{due:,} jobs of this user are due, the limit is {limit:,}: start a worker, or retry")
         self._backlog_checked_at[user] = moment
 
     def forget_user(self, user: str) -> None:

@@ -178,9 +178,7 @@ class SpillJournal:
         try:
             used_bytes = sum(map(_size, list_spill_files(self._folder, SPILL_SUFFIX, REJECTED_SUFFIX)))
             if used_bytes + len(data) > self._max_bytes:
-                raise DiskFull(
-                    f"{self._folder} has {used_bytes:,} bytes; the limit, spill_mb, is {self._max_bytes:,}"
-                )
+                raise DiskFull(f"{self._folder} has {used_bytes:,} bytes; spill_mb allows {self._max_bytes:,}")
             if self._open is None:
                 self._open = _create_file(self._folder)
             path, handle = self._open

@@ -90,7 +90,7 @@ class McpSource:
         except Exception as error:
             if not ready.done():
                 ready.set_exception(
-                    Unavailable(f"the MCP server {self.name} cannot be reached: {_describe_error(error)}")
+                    Unavailable(f"the MCP server {self.name} is unreachable: {_describe_error(error)}")
                 )
         finally:
             if not ready.done():
@@ -109,9 +109,7 @@ class McpSource:
                 if not cursor:
                     break
         except Exception as error:
-            raise Unavailable(
-                f"the MCP server {self.name} does not list its tools: {_describe_error(error)}"
-            ) from None
+            raise Unavailable(f"the MCP server {self.name} lists no tools: {_describe_error(error)}") from None
         return tuple(tools)
 
     def _tool(self, name: str, description: str, schema: Mapping[str, Any]) -> Tool:

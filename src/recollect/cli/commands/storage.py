@@ -167,7 +167,7 @@ def _model_dict(state: ModelState) -> dict[str, Any]:
 @click.argument("parts", type=click.IntRange(2, 1024))
 @pass_cli
 def partition(cli: CliContext, parts: int) -> None:
-    """Partition the large tables of a PostgreSQL database by user.
+    """Partition the large tables of PostgreSQL by user.
 
     Into PARTS partitions, for tables of hundreds of gigabytes. Stop everything that uses the database first: one
     transaction rewrites the tables, and needs as much free space as they take.

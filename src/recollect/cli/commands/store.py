@@ -91,9 +91,7 @@ def _print_added(outcome: Outcome, content: str | None) -> None:
     elif content is None or outcome.redacted or record.content.casefold().split() == content.casefold().split():
         print_line("Exists as ", bold(record.id), "; nothing changed.")
     else:
-        print_line(
-            "Not added: ", bold(record.id), f" has a higher confidence for {record.key!r}; --correction replaces it."
-        )
+        print_line("Not added: ", bold(record.id), f" is surer of {record.key!r}; --correction replaces it.")
 
 
 @command(
@@ -423,9 +421,7 @@ def _replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None
             receipt, f"{receipt.what.target} {receipt.what.id}".rstrip() + f" of user {receipt.scope.user}"
         )
     skipped = len(erasures) - len(receipts)
-    print_line(
-        f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known here, or had nothing to erase."
-    )
+    print_line(f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known, or had nothing to erase.")
 
 
 def read_receipts(file: str) -> list[Erasure]:

@@ -100,9 +100,7 @@ def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: 
     if done.erased or done.revoked:
         print_line(f"  repeated later erasures: {done.erased:,}; revoked keys again: {done.revoked:,}")
     if done.replaced is not None:
-        print_line(
-            dim(f"  the replaced ledger is {done.replaced}, with all its data; delete it when you are content")
-        )
+        print_line(dim(f"  the replaced ledger is {done.replaced}, with all its data; delete it later"))
 
 
 def _percent_callback(progress: ProgressBar) -> Callable[[int, int], None]:

@@ -63,9 +63,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of r
 
 CURSOR_PATTERN = r"^[A-Za-z0-9_-]+$"
 
-Cursor = Annotated[
-    str | None, Query(max_length=4000, pattern=CURSOR_PATTERN, description="The cursor of the previous page.")
-]
+Cursor = Annotated[str | None, Query(max_length=4000, pattern=CURSOR_PATTERN, description="Of the previous page.")]
 
 _T = TypeVar("_T")
 

@@ -59,7 +59,7 @@ class RememberBody(StrictModel):
         default=0, description="How long to wait for learning; `job` reports its state."
     )
     mode: Literal["chat", "document", "task", "profile"] | None = Field(
-        default=None, description="What the LLM extracts."
+        default=None, description="What is extracted."
     )
 
 

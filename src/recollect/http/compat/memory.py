@@ -187,9 +187,7 @@ router = Router(
 )
 
 _TYPE_PATTERN = "|".join(MemoryType)
-UserId = Annotated[
-    Name | None, Query(description="The user, unless the credentials name one.", examples=["user_123"])
-]
+UserId = Annotated[Name | None, Query(description="The user, unless the key names one.", examples=["user_123"])]
 ProjectId = Annotated[Name | None, Query(description="Only memories of this project.", examples=["project_abc"])]
 Types = Annotated[
     str | None,

@@ -103,9 +103,7 @@ class AsgiRequest:
         """Return the scope of a request without a body: the user is named by a header or by `user` in the query."""
         users = [value for name, value in self.query if name == "user"]
         if len(users) > 1:
-            raise BadRequest(
-                f"`user` must be given once, got {len(users)} values", param="user", code="invalid_value"
-            )
+            raise BadRequest(f"`user` must occur once, got {len(users)} values", param="user", code="invalid_value")
         named = {"user": users[0]} if users and users[0] else {}
         scope = self.memory_options(named).scope
         if named and scope.user != named["user"]:

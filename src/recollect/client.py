@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 
 _IMPORT_BATCH = 500
-
 _NOT_TURNS = Not(where("category", Op.EQ, "turn"))
 
 

@@ -25,14 +25,10 @@ from recollect.service.tool_memory import ToolMemory
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
 
 _log = logging.getLogger("recollect")
-
 BY = "agent"
-
 # The extraction mode for turns of an agent.
 _MODE = "task"
-
 _MAX_LESSONS = 3
-
 _LESSON_CHARS = 120
 
 

@@ -24,18 +24,14 @@ from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
 
 _ABOUT_TOOLS = ("tool", "jinja", "function")
-
 _FORMAT_HINT = "Write an Action with its Action Input, or a Final Answer."
-
 _TOO_MANY = "not called: {most} calls at once are the limit; call it again if you still need it"
-
 _UNFINISHED: Mapping[EndReason, str] = {
     "time": "I could not finish: the time for it is used up.",
     "tokens": "I could not finish: the tokens for it are used up.",
     "iterations": "I could not finish: the steps for it are used up.",
     "failed": "I could not finish: the model does not answer.",
 }
-
 _MAX_BROKEN = 2
 
 
@@ -212,7 +208,6 @@ def _clock() -> float:
 
 
 _NOW_ANSWER = "You have no steps left. Answer the user now with what you know; call no tool."
-
 _WITH_TOOLS = "With {names} you can look for more, and keep what will matter again."
 
 

@@ -184,7 +184,6 @@ _SCOPE_OPTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "project": (("--project",), "One of the user's projects."),
     "session": (("--session",), "One session, such as a chat."),
 }
-
 _GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--home",), {"metavar": "FOLDER", "help": "The folder of the ledger. [default: ~/.recollect]"}),
     (("--database",), {"metavar": "ADDRESS", "help": "A ledger file or a postgresql:// address."}),

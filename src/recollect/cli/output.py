@@ -13,20 +13,17 @@ from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO
 
-from recollect.model.memory import MemoryRecord, Status
-from recollect.model.result import Hit, TracedCandidate
-
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from recollect.model.memory import MemoryRecord
+    from recollect.model.result import Hit, TracedCandidate
 
 
 # Control characters, line separators, bidirectional controls and lone surrogates.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-
 _colours_enabled = True
 
 
@@ -114,9 +111,7 @@ def format_short_time(at: datetime) -> str:
 
 
 _GAP = 2
-
 _NOTE_INDENT = " " * 7
-
 _MIN_FLEXIBLE_WIDTH = 24
 
 
@@ -267,13 +262,9 @@ class ProgressBar:
 
 
 ID_COLUMN = Column("ID", style="dim")
-
 CREATED_COLUMN = Column("CREATED", style="dim", optional=True)
-
 CATEGORY_COLUMN = Column("CATEGORY", optional=True)
-
 MEMORY_COLUMN = Column("MEMORY", flexible=True, lines=2)
-
 SCORE_COLUMN = Column("SCORE", style="bold", right=True)
 
 
@@ -284,7 +275,7 @@ def print_record(record: MemoryRecord) -> None:
     print_line()
     for name, value in record.to_dict().items():
         if value and name != "memory":
-            is_inactive = name == "status" and value != Status.ACTIVE
+            is_inactive = name == "status" and value != "active"
             print_line(dim(name.ljust(18)), StyledText(_format_field(value), "yellow" if is_inactive else ""))
 
 
@@ -304,11 +295,8 @@ def print_redacted(kinds: Sequence[str]) -> None:
 
 # The best of the dropped candidates explain a missing hit.
 _MAX_DROPPED_SHOWN = 10
-
 _MAX_FEATURES_SHOWN = 8
-
 _SELECTED = "selected"
-
 _TRACE_COLUMNS = (
     Column("RANK", style="dim", right=True),
     SCORE_COLUMN,

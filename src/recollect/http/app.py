@@ -111,11 +111,8 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 _log = logging.getLogger("recollect")
-
 _NOBODY = Scope("nobody")
-
 _SAMPLE_MESSAGE = "My name is Ann, I live in Oslo and my budget for the trip in May is $10,000."
-
 _SAMPLE_QUESTION = "What did I say about the budget for my trip last week?"
 
 

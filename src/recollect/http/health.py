@@ -29,7 +29,6 @@ from recollect.observability.prometheus import CONTENT_TYPE, collect_metrics, re
 from recollect.service.service import ModelState, Service
 
 health_router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
-
 _ERRORS = error_responses(Error, 400, 421)
 
 
@@ -172,9 +171,7 @@ for _endpoint in (live, health, ready, version, metrics):
     health_router.add_api_route(f"/{_endpoint.__name__}", _endpoint, methods=["HEAD"], include_in_schema=False)
 
 _log = logging.getLogger("recollect")
-
 _CHECK_EVERY_S = 10.0
-
 # `/ready` does not wait for a store that hangs.
 _CHECK_TIMEOUT_S = 2.0
 

@@ -28,15 +28,10 @@ from recollect.observability.metrics import HTTP_REQUESTS, HTTP_SECONDS, LIMITED
 from recollect.observability.tracing import request_id
 
 log = logging.getLogger("recollect.access")
-
 _MAX_PATH_CHARS = 200
-
 _MAX_STATUS_CHARS = 60
-
 _ID_HEADER = b"x-request-id"
-
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:+=-]{1,128}")
-
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 
@@ -158,22 +153,16 @@ def _escape(raw: bytes) -> str:
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-
 _ANY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104
-
 _SAFE_METHODS = frozenset(["GET", "HEAD", "OPTIONS"])
-
 # Files that are streamed and never held in memory; their size is limited elsewhere.
 _UPLOAD_PREFIXES = (
     *("/v1/files", "/v1/uploads", "/v1/audio/", "/v1/images/", "/v1/videos", "/v1/containers/"),
     "/recollect/v1/import",
 )
-
 # A client that gets a response while it still sends may never read it: so much more is received and discarded.
 _MAX_DISCARDED_BYTES = 64 << 20
-
 _MAX_DISCARD_S = 5.0
-
 _CLOSE = {"Connection": "close"}
 
 

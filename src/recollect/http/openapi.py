@@ -42,7 +42,6 @@ _TAGS = {
     "mem0 server": "For clients of the server that mem0 users run themselves.",
     "health": "Liveness, readiness, version and metrics.",
 }
-
 _SCOPE_NAMES = {name.casefold() for name in (*SCOPE_PARAMS, *SCOPE_HEADERS)}
 
 
@@ -136,15 +135,12 @@ def _add_security(schema: dict[str, Any], rules: AuthRules) -> None:
 
 
 swagger_router = APIRouter(include_in_schema=False)
-
 # Only local scripts run. Swagger UI sets inline styles.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-
 _HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
-
 _HTML = """<!doctype html>
 <html lang="en">
 <head>
@@ -161,7 +157,6 @@ _HTML = """<!doctype html>
 </body>
 </html>
 """
-
 _START_SCRIPT = """SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#api",

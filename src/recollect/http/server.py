@@ -83,7 +83,6 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 _log = logging.getLogger("recollect")
-
 _KEEP_ALIVE_S = 65
 
 
@@ -253,7 +252,6 @@ class _Server(uvicorn.Server):
 
 
 _EMBEDDED_START_S = 60.0
-
 _EMBEDDED_STOP_S = 40.0
 
 
@@ -356,10 +354,8 @@ def _bind_socket(family: int, address: tuple[object, ...]) -> socket.socket:
 
 
 _spawn = multiprocessing.get_context("spawn")
-
 # The time a process needs to stop in addition to its requests: to close the ledger and end jobs.
 _GRACE_S = 15.0
-
 _TICK_S = 0.2
 
 

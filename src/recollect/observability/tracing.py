@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from recollect.errors import MissingExtra
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
-
 # The Tracer of opentelemetry, which is imported only if traces are enabled.
 _tracers: list[Any] = []
 

@@ -22,7 +22,6 @@ from recollect.model.scope import Scope
 from recollect.models.embedding import TOKEN_MODEL, Embedder
 
 _OVERDUE_S = 300.0
-
 _MAX_USERS_TRIED = 20
 
 

@@ -74,12 +74,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["ModelState", "Service", "ServiceConfig", "break_down_score"]
-
 _log = logging.getLogger("recollect")
-
 # Extraction starts a moment later, so that it does not compete with the answer and includes the next messages.
 _LEARN_DELAY_S = 0.5
-
 # The most memories that one transaction forgets, so that other writers get their turn.
 _FORGET_BATCH = 500
 

@@ -41,13 +41,9 @@ from recollect.write.spill_file import (
 )
 
 _log = logging.getLogger("recollect")
-
 T = TypeVar("T")
-
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 _ZEROS = bytes(1 << 20)
-
 # fdatasync is cheaper, but not every system has it.
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -308,18 +304,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 CHAT_AUTHOR = Author("proxy", "chat")
-
 # How often the ledger is tried while turns wait, and how often files of other processes are looked for.
 POLL_S = 1.0
-
 ORPHAN_SCAN_S = 10.0
-
 _PING_S = 2.0
-
 _APPEND_S = 15.0
-
 _MAX_CONCURRENT_SESSIONS = 8
-
 _BATCH_TURNS = 100
 
 

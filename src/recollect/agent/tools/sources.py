@@ -70,14 +70,10 @@ async def _tools_of(server: McpSource) -> tuple[Tool, ...]:
 
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
-
 # The scheme and host must be fixed: a model must not choose the server.
 _ORIGIN = re.compile(r"https?://[^/?#{}\s]+(?=[/?]|$)")
-
 _MAX_BYTES = 1 << 18
-
 _MAX_ERROR_CHARS = 500
-
 _JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,

@@ -45,11 +45,8 @@ _JOB_COLUMNS = [
     Column("USER", optional=True),
     Column("SESSION", optional=True),
 ]
-
 _REPLAYABLE = (JobState.DEAD, JobState.CANCELLED)
-
 _CANCELLABLE = (JobState.WAITING, JobState.RUNNING)
-
 _MAX_JOBS = 1000
 
 
@@ -170,7 +167,6 @@ async def _run_until_stopped(cli: CliContext) -> int:
 
 
 _DEFAULT_TASKS = ("expire", "quota", "prune", "consolidate")
-
 _MAX_STEPS_SHOWN = 20
 
 
@@ -295,7 +291,6 @@ _SESSION_COLUMNS = [
     Column("STATE"),
     Column("PROJECT", optional=True),
 ]
-
 _MAX_SESSIONS = 1000
 
 

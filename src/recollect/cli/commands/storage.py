@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-
 _INDEX_COLUMNS = [Column("USER", style="bold"), Column("ROWS"), Column("MISSING"), Column("EXTRA"), Column("WAITING")]
-
 _NOTHING_STORED = "The index is built from the ledger in memory: there is nothing to {}."
 
 

@@ -47,9 +47,7 @@ from recollect.search import SearchRequest
 from recollect.text.time_expressions import parse_time_filter
 
 memories_router = create_api_router("memories")
-
 reviews_router = create_api_router("reviews")
-
 _EXCLUDE_TURNS = Not(where("category", Op.EQ, str(Category.TURN)))
 
 

@@ -54,17 +54,11 @@ class Filter(RootModel[Annotated[dict[str, Any], AfterValidator(check_number_ran
 
 
 LabelList = Annotated[list[Label], Field(max_length=256)]
-
 JsonObject = dict[str, Any]
-
 AsOf = Annotated[Time | None, Query(description="Answer from what was valid at this time.")]
-
 Limit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of results.")]
-
 CURSOR_PATTERN = r"^[A-Za-z0-9_-]+$"
-
 Cursor = Annotated[str | None, Query(max_length=4000, pattern=CURSOR_PATTERN, description="Of the previous page.")]
-
 _T = TypeVar("_T")
 
 
@@ -182,19 +176,12 @@ class MemoryFields(StrictModel):
 
 # A list of ETags as HTTP writes them, weak ones included; a bare number is accepted too.
 _TAG = r'(?:W/)?"[!#-~]*"|[0-9]{1,18}'
-
 _TAGS = re.compile(rf"\s*(?:{_TAG})(?:\s*,\s*(?:{_TAG}))*\s*")
-
 _VERSION = re.compile(r'(?:W/)?"?([0-9]{1,18})"?')
-
 _ETAG_HEADER = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}
-
 WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": _ETAG_HEADER}}
-
 WITH_ETAG_AND_IF_MATCH = {**WITH_ETAG, **error_responses(Error, 412)}
-
 EVENT_STREAM = "text/event-stream"
-
 EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 

@@ -32,17 +32,11 @@ from recollect.model.scope import Scope
 from recollect.transfer.import_ import ImportCounts
 
 transfer_router = create_api_router("export and import")
-
 NDJSON = "application/x-ndjson"
-
 _BATCH_LINES = 500
-
 _BATCH_BYTES = 4 << 20
-
 _MAX_LINE_BYTES = 4 << 20
-
 _CHUNK_BYTES = 1 << 16
-
 _NDJSON_CONTENT = {
     NDJSON: {
         "schema": {
@@ -166,9 +160,7 @@ async def read_lines(request: Request) -> AsyncIterator[bytes]:
 
 
 erasure_router = create_api_router("erasing")
-
 admin_erasure_router = create_api_router("admin", RequireAdmin)
-
 Since = Annotated[Time | None, Query(description="Only erasures since this time.")]
 
 

@@ -67,15 +67,11 @@ def is_within(text: str, networks: tuple[Network, ...]) -> bool:
 
 # Numbers that some resolvers read as an IPv4 address and `ipaddress` does not.
 _ODD_NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]*|[0-9]+)){0,3}\.?")
-
 # ASCII only: a resolver may normalize other characters to an address.
 _HOST = re.compile(r"[a-zA-Z0-9._-]+|[0-9a-fA-F:.]+(?:%[a-zA-Z0-9._-]+)?")
-
 # IPv4-compatible IPv6 addresses, and the NAT64 prefix.
 _IPV4_IN_IPV6 = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
-
 _BROADCAST = ipaddress.ip_address("255.255.255.255")
-
 # Metadata services that are not link-local.
 _METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "192.0.0.192")))
 

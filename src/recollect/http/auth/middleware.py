@@ -21,17 +21,13 @@ from recollect.service.api_keys import ApiKeys
 from recollect.service.handle import ServiceHandle
 
 _MAX_FAILURES = 10
-
 _WINDOW_S = 60.0
-
 _MAX_PEERS = 10_000
-
 # Paths that reveal nothing about anyone.
 OPEN_PATHS = frozenset({
     "/live", "/health", "/ready", "/version", "/openapi.json",
     "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
 })  # fmt: skip
-
 _KEY_REQUIRED = "Send a key in Authorization: Bearer rk_..., or in X-API-Key; `recollect keys add` creates one"
 
 
@@ -212,11 +208,8 @@ def _describe_rejection(error: RecollectError) -> ErrorInfo:
 
 
 Header = tuple[bytes, bytes]
-
 _PREFIX = KEY_PREFIX.encode()
-
 _KEY_HEADERS = (b"x-api-key", b"api-key")
-
 _SCHEMES = (b"bearer", b"token")
 
 

@@ -32,7 +32,6 @@ from recollect.text.time_expressions import parse_time_filter
 
 # A hundred years.
 _MAX_TTL_S = 3_155_760_000
-
 EXCLUDE_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
 
 
@@ -144,7 +143,6 @@ async def _get_context(caller: CallerDep, service: ServiceDep, settings: Setting
 
 
 ContextDep = Annotated[Context, Depends(_get_context)]
-
 SEPARATOR = "."
 
 

@@ -50,35 +50,22 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.service.learning_models import ModelChoice, RecentJobs
 
 _log = logging.getLogger("recollect")
-
 USER_TOKENS_A_DAY = 100_000
-
 WITHOUT_LLM = "learning without an LLM: built-in selector"
-
 WITH_CHAT_MODEL = "learning with the chat's own model via the upstream"
-
 _PROBE_S = 5.0
-
 _PROBE_INTERVAL_S = 60.0
-
 # A model that cannot be used is retried after the first pause, then each time after twice as long.
 _FIRST_PAUSE_S = 600.0
-
 _MAX_PAUSE_S = 6 * 3600.0
-
 # One that did not answer may be back soon.
 _UNAVAILABLE_PAUSE_S = 60.0
-
 # Of each endpoint, and of each client's key.
 _MAX_MODELS = 1024
-
 _MAX_USERS = 10_000
-
 _LOCAL_NAMES = (".local", ".internal", ".lan")
-
 # By these an endpoint says that it does not list its models; whether it needs a key, the first answer shows.
 _NO_LIST_STATUSES = (404, 405, 501)
-
 _STATUS = re.compile(r" answered (\d{3})\b")
 
 
@@ -465,7 +452,6 @@ LEARNING_HEADERS: tuple[Header, ...] = (
     (b"accept-encoding", b"identity"),
     (b"user-agent", f"recollect/{__version__} (learning)".encode()),
 )
-
 _MAX_ERROR_BYTES = 1 << 16
 
 

@@ -29,9 +29,7 @@ from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, 
 from recollect.models.local_chat import LocalChat, LocalEndpoint
 
 LOCAL_PREFIX = "local:"
-
 OPENAI_URL = "https://api.openai.com/v1"
-
 _KEY_HEADERS = (b"authorization", b"api-key", b"x-api-key")
 
 
@@ -158,16 +156,12 @@ def _open_route(name: str, url: str, models: str, key: str, settings: Settings) 
 
 # Headers that aiohttp adds by itself; the upstream should see only the client's.
 _AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-
 # Idle connections are closed before the server closes them: local servers do after 5 s, public ones after a minute.
 _IDLE_S, _TLS_IDLE_S = 4.0, 45.0
-
 _MAX_ATTEMPTS, _PAUSE_S = 3, 0.05
-
 # Limits what is buffered for a client that reads slowly. On a local network a small receive buffer is fast enough;
 # over a distance it would limit throughput.
 _PIECE_BYTES = 1 << 14
-
 _RECEIVE_BUFFER_BYTES = 1 << 15
 
 

@@ -21,9 +21,7 @@ from recollect.model.scope import Scope
 from recollect.model.text import MAX_ID_CHARS, validate_id
 
 MATCH_NOTHING: Filter = Or(())
-
 ANYONE = "*"
-
 # All other names are names in the metadata.
 _OUR_FIELDS = {
     "created_at": "created_at",
@@ -33,11 +31,8 @@ _OUR_FIELDS = {
     "memory": "content",
     "run_id": "session_id",
 }
-
 _JOINERS = ("AND", "OR", "NOT")
-
 _OPS = {*Op, "nin", "icontains"}
-
 _USER_NAME, _ENTITY_NAME = re.compile(NAME_PATTERN), re.compile(NO_CONTROL)
 
 
@@ -192,9 +187,7 @@ def _not(part: Filter) -> Filter:
 
 
 KINDS = ("user", "agent", "app", "run")
-
 FIELDS = tuple(f"{kind}_id" for kind in KINDS)
-
 METADATA_FIELDS = ("agent_id", "app_id")
 
 

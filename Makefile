@@ -13,7 +13,7 @@ WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 REPEAT := --last-failed --last-failed-no-failures none -rA
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-failed clients engines api browser drill local-llm check bench bench-small bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test style types tests test-failed clients engines api browser drill local-llm check bench bench-small bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +30,17 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.base
 serve: $(VENV)/.base ## Run the server on http://127.0.0.1:8100
 	$(BIN)/recollect serve
 
-test: $(VENV)/.dev ## Check style and types, then run the tests
+test: style ## Check style, then check types while the tests run
+	$(MAKE) --no-print-directory --jobs 2 types tests
+
+style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
+
+tests: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal || $(MAKE) --no-print-directory test-failed
 
 test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pass now are flaky
@@ -62,10 +69,7 @@ drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 local-llm: $(VENV)/.dev ## Test with a real small model, which is downloaded once (90 MB)
 	$(BIN)/pytest -m local_llm tests/models/test_local_llm.py tests/agent/test_local_llm.py
 
-check: $(VENV)/.dev ## Check style and types only
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+check: style types ## Check style and types only
 
 bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 	$(BIN)/python -m benchmarks.run

@@ -20,10 +20,10 @@ from benchmarks.harness import Timing, fill, recall_request, running_service, ti
 from recollect.model.query import Listing, parse_filter
 from recollect.model.scope import Scope
 from recollect.service.service import Service
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import delay
 from tests.support.postgres_server import running_server
 from tests.support.redis_server import running_redis
-from tests.support.scripted_llm import ScriptedLLM
 
 USER = Scope("ann")
 _MAX_READ = 1 << 16

@@ -1,94 +1,17 @@
-"""The commands of `recollect eval` that need this folder: recipes, benchmarks, compare and prefilter."""
+"""The commands of `recollect eval` that need this folder: benchmarks, compare and prefilter."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import click
 
-from evals.recipes import RecipeCheck, RecipeReport, junit_xml, read_recipe, run_recipes
 from recollect.cli.commands.eval import PATH, eval_
-from recollect.cli.context import CliContext, Command, ExitCode, SharedOption, command, pass_cli
+from recollect.cli.context import CliContext, Command, SharedOption, command, pass_cli
 from recollect.cli.options import WholeNumber
-from recollect.cli.output import (
-    ProgressBar,
-    StyledText,
-    bold,
-    clean,
-    dim,
-    pluralize,
-    print_json,
-    print_line,
-    terminal_width,
-    truncate,
-)
-
-
-@command(
-    "recollect eval recipe recipe.yaml",
-    "recollect eval recipe recipe.yaml --junit recipes.xml",
-    scope="",
-    group=eval_,
-)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PATH)
-@click.option("--junit", type=PATH, metavar="FILE", help="Also write the results as JUnit XML, for CI.")
-@pass_cli
-def recipe(cli: CliContext, files: tuple[Path, ...], junit: Path | None) -> None:
-    """Check which memories are recalled and which are not.
-
-    Each FILE is a YAML recipe: steps that store, remember, correct and forget, and questions with expectations of
-    the recalled memories. It runs on an empty memory. The exit code is 1 if an expectation fails.
-    """
-    settings = cli.settings()
-    # An error in the last recipe is reported before the first one runs.
-    recipes = [read_recipe(file) for file in files]
-    on_report = (lambda report: None) if cli.json else _print_recipe_report
-    reports = asyncio.run(run_recipes(recipes, settings, on_report=on_report))
-    if junit is not None:
-        junit.write_text(junit_xml(reports), encoding="utf-8")
-    failed, total = sum(each.failed for each in reports), sum(len(each.checks) for each in reports)
-    if cli.json:
-        print_json({"ok": not failed, "recipes": [each.to_dict() for each in reports]})
-    elif failed:
-        verb = "does" if failed == 1 else "do"
-        print_line(bold(f"{failed:,} of {pluralize(total, 'expectation')}"), f" {verb} not hold.")
-    else:
-        print_line(f"All {total:,} expectations hold." if total > 1 else "The one expectation holds.")
-    if failed:
-        click.get_current_context().exit(ExitCode.UNEXPECTED)
-
-
-_MAX_RECALLED = 5
-_INDENT = " " * 8
-
-
-def _print_recipe_report(report: RecipeReport) -> None:
-    print_line(bold(report.recipe.name), dim(f"  {report.recipe.file}"))
-    for _, group in groupby(report.checks, key=lambda check: check.step):
-        checks = list(group)
-        for check in checks:
-            mark = StyledText("ok  ", "green") if check.passed else StyledText("fail", "red")
-            print_line("  ", mark, f"  step {check.step}: {check}")
-            if not check.passed:
-                print_line(_INDENT, check.describe_failure())
-        if not all(check.passed for check in checks):
-            _print_recalled(checks[0])
-    print_line()
-
-
-def _print_recalled(check: RecipeCheck) -> None:
-    """Print the first recalled memories."""
-    for place, each in enumerate(check.recalled[:_MAX_RECALLED], 1):
-        line = f"{_INDENT}{place}. {each.score:.2f}  {clean(each.memory)}"
-        print_line(dim(truncate(line, terminal_width())))
-    for note in check.notes:
-        print_line(_INDENT, dim(note))
-    if len(check.recalled) > _MAX_RECALLED:
-        print_line(_INDENT, dim(f"and {len(check.recalled) - _MAX_RECALLED} more"))
-
+from recollect.cli.output import ProgressBar, dim, pluralize, print_json, print_line
 
 _BENCHMARKS = {
     "locomo": ("LoCoMo", "locomo10.json"),

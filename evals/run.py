@@ -14,7 +14,7 @@ from evals.metrics import CUTS, rank_marks
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
-from evals.recipes import shared_embedder, temporary_memory
+from recollect.cli.recipes import shared_embedder, temporary_memory
 
 EVERYDAY = (
     "hello",

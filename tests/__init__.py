@@ -3,4 +3,4 @@
 import pytest
 
 # Rewrite the asserts of helper modules too, so that a failure shows its values.
-pytest.register_assert_rewrite("tests.support")
+pytest.register_assert_rewrite("recollect.testing", "tests.support")

@@ -16,8 +16,8 @@ from hypothesis import settings as hypothesis_settings
 
 from recollect.models import http_client
 from recollect.models.openai_chat import OpenAIChat
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.postgres_server import running_server
-from tests.support.scripted_llm import ScriptedLLM
 
 # Otherwise gRPC, the protocol of Milvus, restarts its threads in every process that a test forks.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

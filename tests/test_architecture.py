@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -53,7 +54,7 @@ LAYERS = {
 }
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS.values()) for part in parts}
 # The conformance suites are the only part that may import every other one.
-UNLAYERED = {"__init__"}
+UNLAYERED = {"__init__", "testing"}
 CALLERS_OF_THE_SERVICE = {*LAYERS["interfaces"], "mirror"}
 HIDDEN_FROM_CALLERS = {"index", "ledger", "maintenance", "read", "write"}
 
@@ -72,6 +73,7 @@ def part_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
 def imported_parts(path: Path) -> set[str]:
     """Return the other top-level parts that a module imports, wherever in the file it does."""
     names: set[str] = set()
@@ -181,6 +183,14 @@ def test_only_the_settings_read_the_environment() -> None:
     readers = {module_name(path) for path in MODULES if re.search(r"os\.environ|getenv", path.read_text("utf-8"))}
     # The command line also limits the threads of numpy, before numpy is imported.
     assert readers <= {"config/settings.py", "cli/main.py"}
+
+
+def test_tests_mirror_the_package() -> None:
+    tests = Path(__file__).parent
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger.
+    others = {"clients", "documents", "drills", "evals", "ledger/conformance"}
+    assert {folder for folder in folders - others if not (SOURCE / folder).is_dir()} == set()
 
 
 def test_no_file_is_longer_than_one_concept() -> None:

@@ -26,7 +26,7 @@ from recollect.errors import (
     StoreCorrupt,
 )
 from recollect.sync import Namespace
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

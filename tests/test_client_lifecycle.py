@@ -21,7 +21,7 @@ from recollect.models.embedding import Role
 from recollect.read.calibration import EmbedderCalibration
 from recollect.search import SearchDeps
 from recollect.service.service import Service
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

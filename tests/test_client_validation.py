@@ -13,7 +13,7 @@ import pytest
 from recollect import Memory
 from recollect.config.settings import Settings, load
 from recollect.errors import InvalidInput, InvalidSettings
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture(params=["", "memory:"], ids=["sqlite", "memory"])

@@ -15,10 +15,10 @@ import yaml
 
 from recollect import Memory
 from recollect.cli.registry import COMMANDS
+from recollect.testing.scripted_llm import ScriptedLLM
 from scripts.print_docs import PAGES, cli_page, python_page, rest_page
 from tests.support.anthropic_server import endpoint
 from tests.support.compat_server import served
-from tests.support.scripted_llm import ScriptedLLM
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -32,7 +32,7 @@ from recollect.model.scope import Scope
 from recollect.read.calibration import EmbedderCalibration
 from recollect.recall import RecallConfig, RecallRequest, recall
 from recollect.search import SearchDeps
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.recall_samples import NOW, TEA, opened, texts, user
 
 

@@ -22,10 +22,10 @@ from recollect.model.usage import LlmQuota
 from recollect.models.openai_chat import OpenAIChat
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rewrite import rewrite
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.ledger_samples import BY, MODEL, add, memory
 from tests.support.llm_faults import delay, http_error
 from tests.support.remember_samples import ALEX, BIKE_MESSAGE, llm_requests, opened, opened_async, say
-from tests.support.scripted_llm import ScriptedLLM
 
 VAGUE = [{"role": "user", "content": text} for text in ("I plan the Hawaii vacation", "How much?")]
 WHOLE = "What is the budget for the Hawaii vacation?"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write import learn
-from tests.support.llm_server import RecordedRequest
 from tests.support.remember_samples import (
     ALEX,
     BIKE,
@@ -30,7 +31,6 @@ from tests.support.remember_samples import (
     say,
     wait_until,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 
 def test_when_the_daily_tokens_are_used_the_selector_extracts(tmp_path: Path, llm: ScriptedLLM) -> None:

@@ -16,8 +16,9 @@ from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
+from recollect.testing.llm_replies import Fault
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, http_error, no_body, reset
-from tests.support.llm_replies import Fault
 from tests.support.remember_samples import (
     ALEX,
     BIKE,
@@ -31,7 +32,6 @@ from tests.support.remember_samples import (
     opened_async,
     serve,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 # With a short lease, a new worker need not wait for the lease of the old one.
 SHORT = RetryPolicy(lease_s=3, first_wait_s=0.01, max_wait_s=0.05)

@@ -9,7 +9,7 @@ import pytest
 
 from recollect import Memory, Settings
 from recollect.config.settings import preset_names
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 CROWD = 300
 

@@ -12,7 +12,7 @@ from recollect import AsyncMemory
 from recollect.agent import Agent, AgentConfig, AgentLimits
 from recollect.config.settings import load
 from recollect.models.openai_chat import OpenAIChat
-from tests.support.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import ScriptedLLM
 
 _LIMITS = AgentLimits(iterations=40, time_s=600, tokens=0)
 

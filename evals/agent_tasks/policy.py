@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.llm_replies import ScriptedReply, ToolCall
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_replies import ScriptedReply, ToolCall
+from recollect.testing.llm_server import RecordedRequest
 
 _CALL = re.compile(r"\b(\w{1,64})\(([^()]{0,300})\)( \(failed\))?")
 _ARGUMENT = re.compile(r'(\w{1,64})="([^"]{0,200})"')

@@ -485,7 +485,7 @@ class AsyncAdmin(AsyncNamespace):
         `back` allows a model that another one replaced; `drop` removes the vectors of other models at once instead of
         a day later.
         """
-        from recollect.aio.progress import report_in_thread
+        from recollect.aio.background import report_in_thread
 
         service = await self._service()
         async with report_in_thread(progress) as report_progress:

@@ -33,7 +33,7 @@ from recollect.read.rewrite import RewriteMode, RewrittenQuery, last_question, r
 from recollect.read.select import normalize_words
 from recollect.read.telemetry import StepTimer
 from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
-from recollect.sessions.recent_turns import has_history, recent_turns
+from recollect.sessions.step_output import has_history, recent_turns
 from recollect.text.time_expressions import TimeWords, parse_time_filter
 
 if TYPE_CHECKING:

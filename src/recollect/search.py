@@ -21,8 +21,7 @@ from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, SearchResult, TracedCandidate
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.models.embedding import Embedder
-from recollect.models.reranking import Reranker
+from recollect.models.embedding import Embedder, Reranker
 from recollect.read.as_of_queries import load_past_state, merge_results, open_snapshot
 from recollect.read.calibration import BUNDLED_CALIBRATION, EmbedderCalibration
 from recollect.read.explain import explain

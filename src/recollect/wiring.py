@@ -25,8 +25,7 @@ from recollect.maintenance.worker import RetryPolicy
 from recollect.model.times import now
 from recollect.model.usage import LlmQuota
 from recollect.models.chat import Chat
-from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.models.reranking import Reranker
+from recollect.models.embedding import Embedder, EmbeddingModel, Reranker
 from recollect.observability.tracing import start_tracing
 from recollect.read.calibration import EmbedderCalibration
 from recollect.read.late_interaction import LateInteraction
@@ -226,7 +225,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
 def _is_small(settings: Settings) -> bool:
     if settings.llm_size != "auto":
         return settings.llm_size == "small"
-    from recollect.models.local_models import find_model, is_small_model
+    from recollect.models.local_chat import find_model, is_small_model
 
     kind, _, name = settings.llm.partition(":")
     if kind == "local" and name:
@@ -447,15 +446,15 @@ async def _open_uncached_embedder(settings: Settings) -> Embedder:
     if kind == "openai" and name:
         from recollect.models.openai_embedder import OpenAIEmbedder
 
-        return await OpenAIEmbedder.connect(
+        return await OpenAIEmbedder(
             settings.embedder_url,
             settings.embedder_api_key.get_secret_value(),
             model=name,
             dimensions=settings.embedder_dimensions or None,
             timeout_s=settings.embedder_timeout_s,
-        )
+        ).with_dimensions()
     if kind in _EMBEDDER_HUBS and name:
-        from recollect.models.hub_embedder import HubEmbedder
+        from recollect.models.hub import HubEmbedder
 
         return await HubEmbedder.load(settings.embedder)
     choices = ", ".join(("bundled", "neural", "openai:MODEL", *(f"{hub}:NAME" for hub in _EMBEDDER_HUBS)))
@@ -473,7 +472,7 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
             return NeuralReranker()
         if kind in _RERANKER_HUBS and name:
-            from recollect.models.hub_reranker import HubReranker
+            from recollect.models.hub import HubReranker
 
             return HubReranker.named(settings.reranker)
     except MissingExtra as error:

@@ -13,10 +13,10 @@ from recollect.agent import Agent, AgentConfig, AgentLimits, Answer, Event
 from recollect.agent.types import EventKind
 from recollect.errors import InvalidInput
 from recollect.models.openai_chat import OpenAIChat
+from recollect.testing.llm_replies import ScriptedReply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import agent_requests, call, calls, messages, port_of, restart, script, tool_names
 from tests.support.llm_faults import hang, http_error
-from tests.support.llm_replies import ScriptedReply, ToolCall
-from tests.support.scripted_llm import ScriptedLLM
 
 QUESTION = "Which port does payments use?"
 

@@ -23,6 +23,8 @@ from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.prompts import prompt
 from recollect.service.tool_memory import ToolMemory
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.text.tokens import count_tokens
 from tests.support.agent_samples import (
     ALEX,
@@ -39,9 +41,7 @@ from tests.support.agent_samples import (
     script,
     tool_names,
 )
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.remember_samples import claim, learns
-from tests.support.scripted_llm import ScriptedLLM
 
 QUESTION = "Which port does the payment service use?"
 PORT = "The payment service listens on port 8443"

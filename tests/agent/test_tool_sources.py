@@ -20,8 +20,8 @@ from recollect.agent.tools.tool import Tool
 from recollect.config.settings import load
 from recollect.errors import InvalidInput, InvalidSettings, ToolFailed, Unavailable
 from recollect.models.openai_chat import OpenAIChat
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import call, calls, script
-from tests.support.scripted_llm import ScriptedLLM
 
 # An MCP server that runs in its own process.
 SERVER = '''

@@ -13,9 +13,9 @@ from recollect.agent.working_memory import MIN_TOKENS, WorkingMemory, WorkingMem
 from recollect.errors import InvalidInput
 from recollect.models.openai_chat import OpenAIChat
 from recollect.sessions.agent_runs import StepKind
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.text.tokens import count_tokens
 from tests.support.llm_faults import hang, http_error
-from tests.support.scripted_llm import ScriptedLLM
 
 COMPRESS = "An agent is working on a task"
 

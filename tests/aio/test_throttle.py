@@ -56,7 +56,7 @@ async def test_a_cancelled_caller_does_not_block_others() -> None:
     waiting = [asyncio.create_task(turns.acquire()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         await asyncio.gather(*waiting[1:])
         await turns.acquire()
 

@@ -29,10 +29,10 @@ from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
 from recollect.service.service import Service
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_service
 from tests.support.llm_faults import http_error
 from tests.support.redis_server import RedisServer, running_redis
-from tests.support.scripted_llm import ScriptedLLM
 
 BY = Author("test")
 ANN = Scope("ann")

@@ -207,15 +207,15 @@ async def test_lookups_work_while_redis_is_frozen(tmp_path: Path) -> None:
     server = RedisServer()
     server.start()
     try:
-        async with opened(tmp_path, server, redis_timeout_s=0.1) as service:
+        async with opened(tmp_path, server, redis_timeout_s=0.5) as service:
             id = await add(service)
             await looked_up(service, ANN, id, Listing())
             server.freeze()
             started = time.monotonic()
             for _ in range(50):
                 assert (await service.get(ANN, id)).content == "The locker is blue"
-            # Three wait for it, and hardly more: fifty would take five seconds.
-            assert time.monotonic() - started < 3
+            # Three wait for it, and hardly more: fifty would take 25 seconds.
+            assert time.monotonic() - started < 20
             server.thaw()
     finally:
         server.close()

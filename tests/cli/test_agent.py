@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from recollect.cli.commands.chat import agent
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import agent_requests, call, calls, messages, script
 from tests.support.cli_runner import Cli
-from tests.support.scripted_llm import ScriptedLLM
 
 QUESTION = "Which port does the payment service use?"
 HANDS = ["RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact"]

@@ -19,10 +19,10 @@ import pytest
 
 from recollect.config.settings import Settings, load
 from recollect.http.server import bind_sockets, run_embedded_server
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
 from tests.support.llm_faults import hang, http_error, reset, stream_error
 from tests.support.recollect_server import environment
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_the_embedded_server_runs_during_its_block(tmp_path: Path) -> None:
     with run_embedded_server(load({"home": tmp_path}, environ={}).settings) as address:
         assert httpx.get(f"{address}/health", timeout=60).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{address}/health")
+        httpx.get(f"{address}/health", timeout=60)
 
 
 class Typist:

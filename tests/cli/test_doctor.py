@@ -8,8 +8,8 @@ import apsw
 import pytest
 
 from recollect import Memory
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
 from tests.support.llm_faults import http_error
 from tests.support.remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests
-from tests.support.scripted_llm import ScriptedLLM
 
 LISBON = "I live in Lisbon"
 

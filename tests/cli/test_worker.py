@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import EXTRACT, NOTHING, contents, exchange, llm_requests, new_turns, opened
-from tests.support.scripted_llm import ScriptedLLM
 
 COMMAND = [sys.executable, "-m", "recollect.cli.main"]
 USERS = [f"user-{number}" for number in range(8)]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.hawaii_llm import PICTURE, RECALLED_ANSWER, model
 from tests.support.proxy_server import BUDGET, QUESTION
 from tests.support.recollect_server import RestartableServer, process
-from tests.support.scripted_llm import ScriptedLLM
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from recollect.model.ids import new_id
+from recollect.testing.llm_replies import Fault
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import delay, hang, http_error
-from tests.support.llm_replies import Fault
-from tests.support.llm_server import RecordedRequest
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import (
     CONSOLIDATE,
@@ -26,7 +27,6 @@ from tests.support.remember_samples import (
     read_along,
     wait_until,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 BUDGET = "budget for Hawaii vacation is $10,000"
 QUESTION = "What's my budget for the Hawaii trip?"

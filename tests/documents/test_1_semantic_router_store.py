@@ -22,12 +22,12 @@ from recollect.errors import InvalidSettings
 from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.vector_store import hash_user
 from recollect.models.static_embedder import StaticEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.milvus_server import running_milvus
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
 from tests.support.redis_server import running_redis
 from tests.support.remember_samples import EXTRACT, asks_about, llm_requests
-from tests.support.scripted_llm import ScriptedLLM
 
 BUDGET = "User's budget for Hawaii is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"

@@ -17,12 +17,12 @@ import pytest
 from recollect.config.name_mapping import NAMES
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, http_error
-from tests.support.llm_server import RecordedRequest
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import EXTRACT, asks_about, claim, learns, llm_requests, wait_until
-from tests.support.scripted_llm import ScriptedLLM
 
 _numbers = count(1)
 # As in the document, with a smaller maximum, which the tests can reach.

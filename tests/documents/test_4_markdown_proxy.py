@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +18,13 @@ import pytest
 
 from recollect.integrations.markdown_proxy import MemoryClient
 from recollect.models.neural import NeuralReranker
+from recollect.models.static_embedder import StaticEmbedder
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
-from tests.support.llm_server import RecordedRequest
 from tests.support.mirror_samples import body, front_matter
 from tests.support.recollect_server import RecollectServer
-from tests.support.remember_samples import EXTRACT, NOTHING, SUMMARY, changes, claim, learns
-from tests.support.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import EXTRACT, NOTHING, SUMMARY, asks_about, changes, claim, learns
 
 CLIENT_KEY = "sk-client-0123456789abcdef"
 SERVER_KEY = "sk-server-fedcba9876543210"
@@ -97,7 +102,8 @@ def wait(condition: Callable[[], Any]) -> Any:
 
 
 def scripted_llm() -> ScriptedLLM:
-    llm = ScriptedLLM()
+    # As many dimensions as text-embedding-3-small has.
+    llm = ScriptedLLM(dimensions=1536)
     llm.default = NOTHING
     llm.when(is_chat).reply(ANSWER)
     llm.when(SUMMARY).reply(summarize)
@@ -169,9 +175,22 @@ class TestChats:
             "Current message: What colour is my bike?"
         )
 
-    def test_a_top_k_of_zero_sends_the_request_as_it_is(self, proxy: Proxy) -> None:
-        proxy.tell("My desk is made of oak.", "desk", "User's desk is made of oak")
-        assert proxy.hits("What is my desk made of?", "desk", memory_top_k=0) == []
+    def test_the_latest_user_message_is_searched_for_and_the_others_are_unchanged(self, proxy: Proxy) -> None:
+        proxy.tell("My canoe is made of cedar.", "canoe", "User's canoe is made of cedar")
+        before = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Which weekday is it?"},
+            {"role": "assistant", "content": "Monday."},
+        ]
+        hits = proxy.hits("", "canoe", messages=[*before, {"role": "user", "content": "What is my canoe made of?"}])
+        assert "User's canoe is made of cedar" in [hit["content"] for hit in hits]
+        assert proxy.sent().json["messages"][:-1] == before
+        assert proxy.prompt().endswith("\n\nCurrent message: What is my canoe made of?")
+
+    @pytest.mark.parametrize("top_k", [0, -1])
+    def test_a_top_k_of_zero_or_less_sends_the_request_as_it_is(self, proxy: Proxy, top_k: int) -> None:
+        proxy.tell(f"My desk {top_k} is made of oak.", f"desk{top_k}", f"User's desk {top_k} is made of oak")
+        assert proxy.hits("What is my desk made of?", f"desk{top_k}", memory_top_k=top_k) == []
         assert proxy.prompt() == "What is my desk made of?"
 
     def test_a_conversation_that_is_not_named_is_the_default_one(self, proxy: Proxy) -> None:
@@ -193,6 +212,34 @@ class TestChats:
         wait(lambda: [body(path) for path in proxy.files("stream", "turns/assistant")] == [ANSWER])
         assert [body(path) for path in proxy.files("stream", "turns/user")] == ["My piano is a Bechstein."]
 
+    def test_the_user_turn_of_a_stream_is_stored_before_the_answer(self, proxy: Proxy) -> None:
+        answered = threading.Event()
+
+        def reply(_: RecordedRequest) -> str:
+            return ANSWER if answered.wait(60) else "too late"
+
+        rule = proxy.llm.when(lambda request: is_chat(request) and "Steinway" in request.text).reply(reply)
+        with ThreadPoolExecutor(1) as thread:
+            chat = thread.submit(proxy.chat, "My grand is a Steinway.", "grand", stream=True)
+            wait(lambda: [body(path) for path in proxy.files("grand", "turns/user")] == ["My grand is a Steinway."])
+            assert proxy.files("grand", "turns/assistant") == []
+            answered.set()
+            assert ANSWER.split()[0] in chat.result(90).text
+        wait(lambda: [body(path) for path in proxy.files("grand", "turns/assistant")] == [ANSWER])
+        rule.remove()
+
+    def test_a_chat_does_not_wait_for_extraction(self, proxy: Proxy) -> None:
+        chatted = threading.Event()
+
+        def extract(_: RecordedRequest) -> str:
+            content = "User's tuba is heavy" if chatted.wait(60) else "User waited for it"
+            return json.dumps({"operations": [claim(content)]})
+
+        proxy.llm.when(asks_about("My tuba is heavy.")).reply(extract)
+        assert proxy.chat("My tuba is heavy.", "tuba").json()["choices"][0]["message"]["content"] == ANSWER
+        chatted.set()
+        wait(lambda: list(proxy.facts("tuba")) == ["User's tuba is heavy"])
+
     def test_health_returns_the_configuration(self, proxy: Proxy) -> None:
         report = httpx.get(f"{proxy.server.url}/health", timeout=90).json()
         assert (report["status"], report["preset"], report["default_top_k"]) == ("ok", "markdown-proxy", "5")
@@ -213,26 +260,35 @@ QUESTION = "Where does my sister Anna live?"
 @pytest.fixture(scope="module")
 def family(proxy: Proxy) -> Proxy:
     """The proxy after a person wrote five files."""
-    folder = proxy.folder / "entries/family/facts"
-    folder.mkdir(parents=True)
-    for number, text in enumerate(TEXTS):
-        (folder / f"{number}.md").write_text(text)
-    wait(lambda: all(path.read_text().startswith("---") for path in proxy.files("family", "facts")))
+    write_facts(proxy, "family", *TEXTS)
     return proxy
+
+
+def write_facts(proxy: Proxy, conversation: str, *texts: str) -> None:
+    """Write files as a person does, and wait until they are read."""
+    folder = proxy.folder / f"entries/{conversation}/facts"
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        (folder / f"{number}.md").write_text(text)
+    wait(lambda: all(path.read_text().startswith("---") for path in proxy.files(conversation, "facts")))
+
+
+def cross_encoder_scores(question: str, texts: Sequence[str]) -> dict[str, float]:
+    """Return the cross-encoder's score of each text."""
+
+    async def rerank() -> list[float]:
+        reranker = NeuralReranker()
+        try:
+            return list(await reranker.rerank(question, texts))
+        finally:
+            await reranker.close()
+
+    return dict(zip(texts, asyncio.run(rerank()), strict=True))
 
 
 class TestRetrieval:
     def scores(self) -> dict[str, float]:
-        """Return the cross-encoder's score of each text."""
-
-        async def rerank() -> list[float]:
-            reranker = NeuralReranker()
-            try:
-                return list(await reranker.rerank(QUESTION, TEXTS))
-            finally:
-                await reranker.close()
-
-        return dict(zip(TEXTS, asyncio.run(rerank()), strict=True))
+        return cross_encoder_scores(QUESTION, TEXTS)
 
     def found(self, proxy: Proxy, **fields: Any) -> dict[str, float]:
         hits = proxy.hits(QUESTION, "family", **fields)
@@ -256,6 +312,40 @@ class TestRetrieval:
 
     def test_top_k_limits_the_memories(self, family: Proxy) -> None:
         assert len(family.hits(QUESTION, "family", memory_top_k=1)) == 1
+
+    def test_recency_decays_with_a_time_constant_of_30_days(self, proxy: Proxy) -> None:
+        question = "Where does my uncle Carl live?"
+        now = datetime.now(UTC)
+        for days, name in ((0, "new"), (60, "old")):
+            head = {"id": f"0199aaaa-0000-7000-8000-0000000000{days:02}", "conversation_id": name, "role": "memory"}
+            head["created_at"] = (now - timedelta(days=days)).isoformat()
+            folder = proxy.folder / f"entries/{name}/facts"
+            folder.mkdir(parents=True)
+            lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())
+            (folder / "uncle.md").write_text(f"---\n{lines}---\n\nMy uncle Carl lives in Rome.\n")
+            wait(lambda name=name: proxy.hits(question, name))
+        [[new], [old]] = [proxy.hits(question, name) for name in ("new", "old")]
+        [relevant] = proxy.hits(question, "new", memory_recency_weight=0)[:1]
+        assert new["score"] == pytest.approx(0.8 * relevant["score"] + 0.2, abs=1e-3)
+        assert old["score"] == pytest.approx(0.8 * relevant["score"] + 0.2 * exp(-2), abs=1e-3)
+        [recent] = proxy.hits(question, "old", memory_recency_weight=1)[:1]
+        assert recent["score"] == pytest.approx(exp(-2), abs=1e-3)
+
+    def test_mmr_weighs_the_score_by_0_7_against_the_cosine_of_the_embeddings(self, proxy: Proxy) -> None:
+        question = "Which instrument does my brother Emil play?"
+        one, repeated = "My brother Emil plays the cello in Graz.", "My brother Emil plays the cello at home in Graz."
+        other = "Emil goes to concerts."
+        write_facts(proxy, "emil", one, repeated, other)
+        relevance = cross_encoder_scores(question, (one, repeated, other))
+        vectors = StaticEmbedder().encode([one, repeated, other])
+        gain = float(vectors[0] @ vectors[1] - vectors[0] @ vectors[2])
+        # The weight of recency at which `repeated` and `other` are equally good after `one`: all are of today.
+        equal = 1 - 0.3 / 0.7 * gain / (relevance[repeated] - relevance[other])
+        assert 0.1 < equal < 0.9
+        for weight, chosen in ((equal - 0.04, {one, repeated}), (equal + 0.04, {other})):
+            hits = proxy.hits(question, "emil", memory_top_k=2, memory_recency_weight=weight)
+            assert len(hits) == 2
+            assert chosen <= {hit["content"] for hit in hits}
 
 
 class TestFiles:
@@ -287,6 +377,11 @@ class TestFiles:
         wait(lambda: front_matter(path).get("version") == 2)
         assert "User's car is a silver Volvo" in {hit["content"] for hit in proxy.hits("Which car do I have?", "car")}
 
+    def test_an_added_file_is_indexed_at_once(self, proxy: Proxy) -> None:
+        write_facts(proxy, "barn", "User's barn has a green door")
+        hits = proxy.hits("Which colour has the door of my barn?", "barn")
+        assert [(hit["role"], hit["content"]) for hit in hits] == [("memory", "User's barn has a green door")]
+
     def test_a_deleted_file_is_forgotten(self, proxy: Proxy) -> None:
         path = proxy.tell("My boat is called Esmeralda.", "boat", "User's boat is called Esmeralda")
         wait(lambda: proxy.files("boat", "summaries"))
@@ -302,6 +397,41 @@ class TestLearning:
         changes(proxy.llm, "My bank is the Suedbank now.", "update", old, new)
         proxy.chat("My bank is the Suedbank now.", "bank")
         wait(lambda: list(proxy.facts("bank")) == [new])
+
+    def test_a_deleted_fact_is_not_injected_and_its_file_says_since_when(self, proxy: Proxy) -> None:
+        fact = "User's scooter is blue"
+        path = proxy.tell("My scooter is blue.", "scooter", fact)
+        changes(proxy.llm, "I sold my scooter.", "end", fact, "")
+        proxy.chat("I sold my scooter.", "scooter")
+        wait(lambda: front_matter(path).get("valid_to"))
+        assert fact not in [hit["content"] for hit in proxy.hits("Which colour has my scooter?", "scooter")]
+        # The LLM saw the memory under a number, not under its id.
+        [asked] = [each for each in proxy.llm.calls("chat") if asks_about("I sold my scooter.")(each)]
+        assert '{"memory": 1,' in asked.text
+        assert path.stem.partition("__")[2] not in asked.text
+
+    def test_the_file_of_a_deleted_fact_is_replaced_by_the_words_that_ended_it(self, proxy: Proxy) -> None:
+        old, new = "User's canoe is grey", "User sold the canoe"
+        path = proxy.tell("My canoe is grey.", "sold", old)
+        changes(proxy.llm, "I sold my canoe.", "end", old, new)
+        proxy.chat("I sold my canoe.", "sold")
+        wait(lambda: list(proxy.facts("sold")) == [new])
+        assert not path.exists()
+
+    def test_a_message_without_news_changes_no_fact(self, proxy: Proxy) -> None:
+        fact = "User's ladder is short"
+        path = proxy.tell("My ladder is short.", "ladder", fact)
+        learns(proxy.llm, "As I said, my ladder is short.")
+        proxy.chat("As I said, my ladder is short.", "ladder")
+        wait(lambda: "As I said" in " ".join(body(path) for path in proxy.files("ladder", "summaries")))
+        assert proxy.facts("ladder") == {fact: path}
+
+    def test_the_summary_is_updated_from_the_prior_one(self, proxy: Proxy) -> None:
+        for text in ("My kite is purple.", "My sledge is old."):
+            proxy.tell(text, "toys", f"User: {text}")
+            wait(lambda text=text: text in " ".join(body(path) for path in proxy.files("toys", "summaries")))
+        [summary] = proxy.files("toys", "summaries")
+        assert body(summary) == "The user said: My kite is purple. My sledge is old."
 
     def test_facts_come_from_the_user_not_from_the_assistant(self, proxy: Proxy) -> None:
         told = claim("User's lamp is brass")
@@ -331,6 +461,7 @@ class TestOptions:
         )
         asked = second_proxy.llm.calls("embeddings")
         assert {each.json["model"] for each in asked} == {"text-embedding-3-small"}
+        assert httpx.get(f"{second_proxy.server.url}/health", timeout=90).json()["dimensions"] == 1536
 
     def test_one_option_keeps_the_vectors_in_a_chroma_folder(self, second_proxy: Proxy) -> None:
         import sqlite3
@@ -357,6 +488,53 @@ class TestOptions:
         assert wait(lambda: second_proxy.files("band", "summaries"))
 
 
+CONFIG = """\
+openai_base_url = "{url}"
+openai_api_key = "{key}"
+upstream_key = "server"
+default_top_k = 1
+recency_weight = 1.0
+score_threshold = 0.0
+mmr_lambda = 1.0
+max_entries = 3
+enable_summarization = false
+enable_git_versioning = false
+reranker = "none"
+"""
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """The proxy with its options in a file."""
+    folder = tmp_path_factory.mktemp("memory_db")
+    with scripted_llm() as llm:
+        (folder / "config.toml").write_text(CONFIG.format(url=llm.base_url, key=SERVER_KEY))
+        options = ("--preset", "markdown-proxy", "--memory-path", str(folder))
+        with RecollectServer(folder, *options, **PATIENT) as server:
+            yield Proxy(server, llm, folder)
+
+
+class TestConfigurationFile:
+    def test_the_key_of_the_server_wins_if_upstream_key_says_so(self, configured: Proxy) -> None:
+        configured.chat("Good morning.", "keys")
+        assert configured.sent().headers["authorization"] == f"Bearer {SERVER_KEY}"
+
+    def test_the_options_apply(self, configured: Proxy) -> None:
+        for text in ("My hat is red.", "My coat is blue.", "My scarf is green."):
+            configured.chat(text, "wardrobe")
+        # One, and by its age alone.
+        [hit] = configured.hits("Which hat do I have?", "wardrobe")
+        assert hit["score"] == pytest.approx(1, abs=0.01)
+        kinds = ("turns/user", "turns/assistant")
+        wait(lambda: sum(len(configured.files("wardrobe", kind)) for kind in kinds) == 3)
+
+    def test_without_summarization_nothing_is_extracted(self, configured: Proxy) -> None:
+        configured.chat("My belt is brown.", "belt")
+        wait(lambda: configured.files("belt", "turns/assistant"))
+        assert configured.files("belt", "facts") == configured.files("belt", "summaries") == []
+        assert all(is_chat(each) for each in configured.llm.calls("chat"))
+
+
 class TestMemoryClient:
     async def test_add_extracts_facts_and_a_summary_and_search_finds_them(self, tmp_path: Path) -> None:
         with scripted_llm() as llm:
@@ -373,6 +551,33 @@ class TestMemoryClient:
         assert [each.content for each in summaries] == ["The user said: My bike is a red Cargo bike."]
         assert not [each for each in llm.calls("chat") if is_chat(each)]
         assert llm.calls("chat")
+
+    async def test_search_calls_no_llm_and_stores_nothing(self, tmp_path: Path) -> None:
+        with scripted_llm() as llm:
+            async with MemoryClient(tmp_path, llm.base_url, "scripted") as client:
+                assert (await client.search("What colour is my bike?")).entries == ()
+                assert list(await client.memory.get_all(user_id="default", turns=True)) == []
+        assert llm.calls("chat") == []
+
+    def test_a_file_that_was_deleted_meanwhile_is_forgotten_at_the_start(self, tmp_path: Path) -> None:
+        async def add() -> None:
+            async with MemoryClient(tmp_path) as client:
+                await client.add("My bike is a red Cargo bike.")
+                await client.add("My dog is called Rex.")
+
+        async def search() -> list[str]:
+            async with MemoryClient(tmp_path, score_threshold=0.0) as client:
+                return [entry.content for entry in (await client.search("What colour is my bike?")).entries]
+
+        asyncio.run(add())
+        files = {path: body(path) for path in tmp_path.glob("entries/default/**/*.md")}
+        assert {"My bike is a red Cargo bike.", "My dog is called Rex."} <= set(files.values())
+        for path, text in files.items():
+            if "bike" in text:
+                path.unlink()
+        found = asyncio.run(search())
+        assert "My dog is called Rex." in found
+        assert not any("Cargo" in text for text in found)
 
     async def test_chat_is_answered_with_memories_and_stored(self, tmp_path: Path) -> None:
         question = "What colour is my bike?"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -12,13 +14,17 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support.llm_server import RecordedRequest
+from recollect import Memory
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import COMPRESS, EXTRACT, NOTHING, asks_about, new_turns, wait_until
-from tests.support.scripted_llm import ScriptedLLM
 
 CHAT_MODEL = "chat-model"
+DATABASES = "User asked about vector databases. The assistant named options that fit a small team."
+BEES = ("hives", "honey", "queens", "wax")
+LONG = "User asked about the moons of Jupiter. " + "The assistant named moons and told how they were discovered. " * 5
 ALIKE = "User asked the assistant about gardening, and the assistant named options."
 # A busy machine must not turn a slow answer into none.
 PATIENT = {"RECOLLECT_RECALL_TIMEOUT_S": "60", "RECOLLECT_MEMORY_TIMEOUT_S": "30"}
@@ -49,6 +55,28 @@ FACTS = {
     "Call me Al": [structured("identity", "name", "Al", 0.6)],
     "I think I am Dan": [structured("identity", "name", "Dan", 0.8)],
     "My full name is Daniel": [structured("identity", "name", "Daniel", 0.95)],
+    "My name is Erik": [structured("identity", "name", "Erik", 1.0)],
+    "My full name is Alexander": [structured("identity", "name", "Alexander", 0.95)],
+    "I am Gus, vegan, I write in German, always greet me": [
+        structured("identity", "name", "Gus", 1.0, importance=0.7),
+        structured("constraint", "diet", "vegan", 1.0, importance=0.9),
+        structured("preference", "language", "German", 0.9, importance=0.6),
+        structured("instruction", "greeting", "Greet me always", 1.0),
+    ],
+    "We discussed trains and I am working on a poem, I am Hugo": [
+        structured("identity", "name", "Hugo", 1.0),
+        structured("fact", "topic", "trains", 1.0),
+        structured("event", "task", "a poem", 1.0),
+        structured("hobby", "poetry", "yes", 1.0),
+    ],
+    "I like the name Jo, I am Johanna": [
+        structured("preference", "name", "Jo", 1.0),
+        structured("identity", "name", "Johanna", 1.0),
+    ],
+    "I am Ines, Ines is my name": [
+        structured("identity", "name", "Ines", 1.0),
+        structured("identity", "name", "Ines", 1.0),
+    ],
 }
 
 
@@ -57,7 +85,11 @@ def summarize(request: RecordedRequest) -> str:
     talk = request.text.partition("\n===")[2]
     if "gardening" in talk:
         return ALIKE
-    return "User asked about vector databases. The assistant named options that fit a small team."
+    if "Jupiter" in talk:
+        return LONG
+    if "beekeeping" in talk:
+        return f"User asked about beekeeping and {', '.join(each for each in BEES if each in talk)}."
+    return DATABASES
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +198,10 @@ def ranges(client: httpx.Client, user: str) -> list[tuple[int, int]]:
     return [(each["detail"]["turn_start"], each["detail"]["turn_end"]) for each in episodes(client, user)]
 
 
+def questions(topic: str, first: int, last: int) -> list[str]:
+    return [f"Question {number} about {topic}: which fits a small team?" for number in range(first, last + 1)]
+
+
 def facts(client: httpx.Client, user: str) -> dict[str, tuple[str, float, float]]:
     return {
         each["key"]: (each["value"], each["confidence"], each["importance"])
@@ -252,8 +288,59 @@ class TestShortTermMemory:
         assert max(shown[9:]) == 20
         assert "# Recent Conversation\nuser: Question 26 about" in recall(client, "vic", "Go on")
 
+    def test_the_session_survives_a_restart(self, tmp_path: Path) -> None:
+        where = {"user_id": "vera", "session_id": "long"}
+        with Memory(preset="three-tier", home=tmp_path) as memory:
+            memory.remember("Let us talk about trains", **where)
+        with Memory(preset="three-tier", home=tmp_path) as memory:
+            assert "# Recent Conversation\nuser: Let us talk about trains\n" in (
+                memory.recall("Go on", **where).context.text
+            )
+
 
 class TestMidTermMemory:
+    def test_a_summary_is_cut_after_150_characters(self, client: httpx.Client) -> None:
+        remember(client, "wes", *questions("the moons of Jupiter", 1, 10))
+        wait_until(lambda: episodes(client, "wes"))
+        [episode] = episodes(client, "wes")
+        assert episode["memory"] == LONG.strip()
+        context = recall(client, "wes", "What did we discuss about the moons of Jupiter?", session="another")
+        [line] = [each for each in context.splitlines() if each.startswith("- turns 1-10: ")]
+        words = line.removeprefix("- turns 1-10: ").removesuffix("...")
+        assert LONG.startswith(words)
+        assert 120 < len(words) <= 150
+
+    def test_the_three_nearest_episodes_are_recalled_and_unrelated_ones_are_not(self, client: httpx.Client) -> None:
+        for thing in BEES:
+            remember(client, "wyn", *questions(f"beekeeping and {thing}", 1, 10))
+        wait_until(lambda: len(episodes(client, "wyn")) == 4)
+        context = recall(client, "wyn", "What did we discuss about beekeeping?", session="another")
+        assert context.count("User asked about beekeeping") == 3
+        assert "beekeeping" not in recall(client, "wyn", "Which train goes to Oslo?", session="another")
+
+    def test_a_chat_does_not_wait_for_compression_and_extraction(
+        self, client: httpx.Client, llm: ScriptedLLM
+    ) -> None:
+        answered = threading.Event()
+
+        def summary(_: RecordedRequest) -> str:
+            return "User asked about snails." if answered.wait(60) else "too late"
+
+        def extraction(_: RecordedRequest) -> str:
+            return NOTHING if answered.wait(60) else "too late"
+
+        rules = [
+            llm.when(lambda request: COMPRESS in request.text and "snails" in request.text).reply(summary),
+            llm.when(asks_about("snails")).reply(extraction),
+        ]
+        remember(client, "wan", *questions("snails", 1, 9))
+        say(client, "wan", "Question 10 about snails: which fits a small team?", session="long")
+        assert episodes(client, "wan") == []
+        answered.set()
+        wait_until(lambda: [each["memory"] for each in episodes(client, "wan")] == ["User asked about snails."])
+        for rule in rules:
+            rule.remove()
+
     def test_at_20_turns_the_oldest_10_are_compressed_to_an_episode_with_its_turn_range(
         self, client: httpx.Client
     ) -> None:
@@ -277,6 +364,12 @@ class TestMidTermMemory:
         wait_until(lambda: len(ranges(client, "xia")) >= 5)
         assert ranges(client, "xia") == expected
         assert {each["memory"] for each in episodes(client, "xia")} == {ALIKE}
+        # In a prompt the same words are one line, and the session has the last ten turns.
+        context = recall(client, "xia", "What did we discuss about gardening?")
+        assert context.count(ALIKE.rstrip(".")) == 1
+        conversation = context.partition("# Recent Conversation\n")[2]
+        assert conversation.startswith("user: Question 46 about gardening")
+        assert conversation.count("user: ") == 5
 
 
 class TestLongTermMemory:
@@ -312,6 +405,45 @@ class TestLongTermMemory:
             assert line in context
         assert "Helix" not in context
 
+    def test_facts_of_the_four_categories_are_recalled_in_the_order_of_importance(self, client: httpx.Client) -> None:
+        learn(client, "gus", "I am Gus, vegan, I write in German, always greet me")
+        context = recall(client, "gus", "What's the weather?", session="another")
+        assert context.startswith(
+            "# Long-term Memory\n## User Profile\n"
+            "- diet: vegan\n- greeting: Greet me always\n- name: Gus\n- language: German\n"
+        )
+
+    def test_other_categories_are_not_stored(self, client: httpx.Client, llm: ScriptedLLM) -> None:
+        text = "We discussed trains and I am working on a poem, I am Hugo"
+        learn(client, "hugo", text)
+        assert [each["memory"] for each in get(client, "memories", "hugo")] == ["The user's name is Hugo"]
+        [request] = [each for each in llm.calls("chat") if asks_about(text)(each)]
+        profile = "Keep only the user's profile: identity, preferences, constraints and standing instructions"
+        assert profile in request.text
+
+    def test_a_fact_that_a_message_states_twice_is_stored_once(self, client: httpx.Client) -> None:
+        learn(client, "ines", "I am Ines, Ines is my name")
+        assert [each["memory"] for each in get(client, "memories", "ines")] == ["The user's name is Ines"]
+
+    def test_a_category_and_key_have_one_active_value(self, client: httpx.Client) -> None:
+        learn(client, "jo", "My name is Erik")
+        learn(client, "jo", "I like the name Jo, I am Johanna")
+        stored = {(each["category"], each["key"], each["value"]) for each in get(client, "memories", "jo")}
+        assert stored == {("preference", "name", "Jo"), ("identity", "name", "Johanna")}
+
+    def test_a_value_of_confidence_1_is_replaced_by_an_equal_one_or_a_correction_only(
+        self, client: httpx.Client
+    ) -> None:
+        learn(client, "kai", "My name is Erik")
+        for text in ("Call me Al", "My full name is Alexander"):
+            learn(client, "kai", text)
+            assert facts(client, "kai")["name"][0] == "Erik"
+        body = {"category": "identity", "key": "name", "value": "Al", "confidence": 0.6, "correction": True}
+        assert client.post("/recollect/v1/memories", params={"user_id": "kai"}, json=body).status_code < 300
+        assert facts(client, "kai")["name"][0] == "Al"
+        learn(client, "kai", "My name is Erik")
+        assert facts(client, "kai")["name"][0] == "Erik"
+
     def test_a_confidence_below_0_4_and_an_importance_below_0_2_are_not_stored(self, client: httpx.Client) -> None:
         learn(client, "cleo", "I may be Cleo")
         learn(client, "cleo", "I had coffee, I am Cora")
@@ -330,6 +462,41 @@ class TestLongTermMemory:
             assert facts(client, "dan")["name"][:2] == name
 
 
+class TestPrompt:
+    def test_the_prompt_has_the_profile_the_episodes_and_the_conversation(
+        self, client: httpx.Client, llm: ScriptedLLM
+    ) -> None:
+        learn(client, "lars", "My name is Alex and I prefer Python")
+        remember(client, "lars", *questions("vector databases", 2, 10))
+        wait_until(lambda: episodes(client, "lars"))
+        say(client, "lars", "What did we discuss about databases?", session="long")
+        conversation = "".join(
+            f"user: {text}\nassistant: Answer to: {text}\n" for text in questions("vector databases", 6, 10)
+        )
+        assert prompt(llm) == (
+            "# Long-term Memory\n"
+            "## User Profile\n"
+            "- name: Alex\n"
+            "- language: Python\n\n"
+            "## Recent Context\n"
+            f"- turns 1-10: {DATABASES[:-1]}...\n\n"
+            f"# Recent Conversation\n{conversation}\n"
+            "Answer consistently using the memory and conversation above."
+        )
+        # The question follows as a message of its own.
+        request = [each for each in llm.calls("chat") if each.json.get("model") == CHAT_MODEL][-1]
+        assert request.json["messages"][-1] == {"role": "user", "content": "What did we discuss about databases?"}
+
+    def test_memory_can_be_turned_off_for_a_request(self, client: httpx.Client, llm: ScriptedLLM) -> None:
+        learn(client, "mia", "My name is Erik")
+        body = {"model": CHAT_MODEL, "user": "mia", "messages": [{"role": "user", "content": "What is my name?"}]}
+        for switch, expected in (("off", ""), ("on", "# Long-term Memory\n## User Profile\n- name: Erik")):
+            answer = client.post("/v1/chat/completions", json=body, headers={"X-Memory": switch})
+            assert answer.status_code == 200, answer.text
+            assert prompt(llm).startswith(expected)
+            assert bool(prompt(llm)) == bool(expected)
+
+
 class TestTablesOnPostgres:
     def test_structured_facts_is_a_view_with_the_columns_and_versions_of_the_document(
         self, client: httpx.Client, database: str
@@ -346,6 +513,14 @@ class TestTablesOnPostgres:
             {**shared, "value": "Edgar", "is_active": True},
             {**shared, "value": "Ed", "is_active": False},
         ]
+
+    def test_structured_facts_has_no_embedding(self, client: httpx.Client, database: str) -> None:
+        body = {"category": "identity", "key": "name", "value": "Eve"}
+        assert client.post("/recollect/v1/memories", params={"user_id": "eve"}, json=body).status_code < 300
+        [row] = rows(database, "SELECT * FROM structured_facts WHERE user_id = 'eve'", "=eve")
+        document = {"id", "user_id", "category", "key", "value", "confidence", "importance", "is_active"}
+        assert row.keys() == document | {"created_at", "updated_at", "project_id"}
+        assert isinstance(row["id"], str)
 
     def test_episodic_memory_is_a_view_with_the_columns_and_the_embedding(
         self, client: httpx.Client, database: str

@@ -31,10 +31,10 @@ from recollect.read.calibration import EmbedderCalibration
 from recollect.remember import MemoryInput
 from recollect.search import SearchDeps
 from recollect.service.service import Service
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.drills.notes import Notes, Step
 from tests.drills.stores import open_store
 from tests.drills.writers import BY, MODEL, Writer, record, take
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.power_cut import SimulatedDisk
 
 

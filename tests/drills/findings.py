@@ -13,9 +13,9 @@ from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
+from recollect.testing.fake_embedder import embed_words
 from tests.drills.notes import ExpectedMemory, State, WriterReport
 from tests.drills.writers import MODEL
-from tests.support.fake_embedder import embed_words
 
 _ALL = tuple(Status)
 # Each memory says a number that no other does; a question may have this many terms and all count.

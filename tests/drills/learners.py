@@ -22,12 +22,12 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.remember import LearningConfig
 from recollect.service.jobs import JobConfig, JobService
 from recollect.sessions.lifecycle import SessionConfig
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.llm_server import RecordedRequest
 from recollect.write.triggers import Triggers
 from tests.drills.children import Countdown, watch_statements
 from tests.drills.stores import open_store
 from tests.drills.writers import BY, MODEL
-from tests.support.fake_embedder import FakeEmbedder
-from tests.support.llm_server import RecordedRequest
 
 USERS = 4
 LEARNING = LearningConfig(by="llm", triggers=Triggers(), after=SessionConfig(compress_every=0))

@@ -23,11 +23,11 @@ from recollect.read.calibration import EmbedderCalibration
 from recollect.remember import MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.service import Service
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.drills.findings import everything
 from tests.drills.sizes import Sizes
 from tests.drills.stores import open_store
 from tests.drills.writers import BY, MODEL, record
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.postgres_server import running_server
 
 BATCH = 3

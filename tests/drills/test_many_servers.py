@@ -13,11 +13,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.drills.fleet import LEASE_S, Fleet
 from tests.drills.fleet_clients import USERS, Acked, Client, follow
 from tests.drills.learners import LOCKER, answer
 from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
-from tests.support.scripted_llm import ScriptedLLM
 
 CLIENTS = 6
 DRAINED_S = 240.0

@@ -18,13 +18,14 @@ from recollect.model.job import JobKind, JobState
 from recollect.model.memory import Category, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.drills.children import start
 from tests.drills.learners import LOCKER, POINTS, USERS, Crash, answer, talk, work
 from tests.drills.sizes import Sizes
 from tests.drills.stores import open_store
-from tests.support.scripted_llm import ScriptedLLM
 
-RECOVERED_WITHIN_S = 180.0
+# As long as it takes on a machine that is busy with much else.
+RECOVERED_WITHIN_S = 600.0
 _ALL = 1_000_000
 
 
@@ -69,7 +70,7 @@ async def _life(store: str, model: ScriptedLLM, notes: Path, crash: Crash, chanc
     text = len(_acked(notes))
     child = start(work, store, model.base_url, crash)
     if crash.point:
-        await asyncio.to_thread(child.join, 120)
+        await asyncio.to_thread(child.join, RECOVERED_WITHIN_S)
         assert child.exitcode == -9, f"it never came to {crash.point}"
         return
     while len(_acked(notes)) < text + 3:
@@ -173,7 +174,7 @@ async def test_what_a_killed_worker_left_is_learned_within_a_minute_with_the_pat
     lease_s = RetryPolicy().lease_s
     async with _talkers(store, notes):
         child = start(work, store, model.base_url, Crash("answered", 2), lease_s)
-        await asyncio.to_thread(child.join, 120)
+        await asyncio.to_thread(child.join, RECOVERED_WITHIN_S)
         assert child.exitcode == -9
     took_s = await _recovered_s(store, model, lease_s=lease_s)
     say(f"{await _check(store, notes)}; all learned {took_s:.1f} s after the start, with leases of {lease_s:.0f} s")

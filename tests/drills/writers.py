@@ -15,8 +15,8 @@ from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
+from recollect.testing.fake_embedder import embed_words
 from tests.drills.notes import Notes, State, Step
-from tests.support.fake_embedder import embed_words
 
 MODEL = EmbeddingModel("fake", 32)
 BY = Author("drill", "to see whether it holds")

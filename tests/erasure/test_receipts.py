@@ -19,8 +19,8 @@ from recollect.aio import erasable_cache
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput
 from recollect.model.erasure import Target, parse_erasure, user_digest
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.paths import ROOT
 from tests.support.postgres_server import running_server
 
@@ -182,7 +182,7 @@ def test_a_receipt_names_each_part_and_what_is_out_of_reach(cli: Cli) -> None:
 
 
 def test_a_log_in_use_is_reported_as_not_reached(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.ledger.sqlite_secure_delete._empty_log", lambda *_: ["a reader kept it busy"])
+    monkeypatch.setattr("recollect.ledger.sqlite._empty_log", lambda *_: ["a reader kept it busy"])
     cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
     output = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
     assert "    not reached: database log" in output

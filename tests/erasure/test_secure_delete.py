@@ -14,7 +14,7 @@ import pytest
 
 from recollect.erasure.stores import erase_from_stores
 from recollect.index.exact import ExactIndex
-from recollect.ledger import sqlite_connection, sqlite_secure_delete
+from recollect.ledger import sqlite, sqlite_connection
 from recollect.ledger.codec import pack_vector
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
@@ -29,7 +29,7 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.models.embedder_wrappers import CachedEmbedder
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import BY, MODEL, listed, memory, turn
 
 # Nothing like it stands anywhere else, and no two terms made of it begin alike with others.
@@ -170,7 +170,7 @@ async def test_what_was_purged_is_in_no_file(home: Path) -> None:
 async def test_bytes_would_stay_in_the_log_if_it_were_not_truncated(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_secure_delete, "_empty_log", lambda *given: [])
+    monkeypatch.setattr(sqlite, "_empty_log", lambda *given: [])
     ledger = await opened(home)
     await fill(ledger, WHO, CANARY, rows=2)
     await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
@@ -199,7 +199,7 @@ async def test_rewriting_the_file_removes_copies_left_by_moved_rows(
     home: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
 ) -> None:
     if not anew:
-        monkeypatch.setattr(sqlite_secure_delete, "_rewrite", lambda *given: [])
+        monkeypatch.setattr(sqlite, "_rewrite", lambda *given: [])
     left = [await scatter_and_erase(home / str(seed), seed) for seed in range(6)]
     assert any(left) is not anew
 
@@ -207,7 +207,7 @@ async def test_rewriting_the_file_removes_copies_left_by_moved_rows(
 async def test_a_blocking_reader_is_reported_and_a_retry_completes_the_erasure(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_secure_delete, "MAX_WAIT_S", 0.2)
+    monkeypatch.setattr(sqlite, "MAX_WAIT_S", 0.2)
     ledger = await opened(home)
     await fill(ledger, WHO, CANARY, rows=3)
     reader = sqlite_connection.connect(home / "recollect.db")
@@ -248,7 +248,7 @@ async def test_what_is_erased_is_in_no_file_of_the_server(dsn: str) -> None:
 async def test_a_transaction_of_another_session_leaves_the_erasure_incomplete_until_it_ends(
     dsn: str, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr("recollect.ledger.postgres_secure_delete._LOCK_S", 0.2)
+    monkeypatch.setattr("recollect.ledger.postgres_tables._LOCK_S", 0.2)
     ledger = await open_postgres(dsn, MODEL)
     await fill(ledger, WHO, CANARY, rows=2)
     other = await asyncpg.connect(dsn)

@@ -19,10 +19,10 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch, SessionResolver
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import spill_folder
 from recollect.write.spill_file import SpilledTurn
 from tests.support.proxy_server import served
-from tests.support.scripted_llm import ScriptedLLM
 
 ANN = Scope("ann")
 NAMED = Scope("ann", "", "monday")

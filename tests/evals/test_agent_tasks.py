@@ -15,7 +15,7 @@ from recollect import AsyncMemory
 from recollect.agent import Agent, AgentConfig, AgentLimits
 from recollect.config.settings import load
 from recollect.models.openai_chat import OpenAIChat
-from tests.support.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import ScriptedLLM
 
 
 async def test_with_memory_every_task_takes_fewer_steps_the_second_time(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from evals.run import evaluate, probes_of, steps_of
 from recollect.config.settings import Settings
 from recollect.config.settings import load as load_settings
 from recollect.errors import InvalidInput, ModelUnavailable
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 
 def measured(conversations: list[DatasetConversation], **options: Any) -> dict[str, Any]:

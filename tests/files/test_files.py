@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recollect import AsyncMemory
-from recollect.cache.rate_limiter import RateLimiter
+from recollect.cache.redis_client import RateLimiter
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, TooFast, ToolFailed
 from recollect.files import store as limits

@@ -17,8 +17,8 @@ from recollect import AsyncMemory
 from recollect.errors import InvalidInput, NotFound, RecollectError
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.auth_samples import bearer, make_key, serving
-from tests.support.scripted_llm import ScriptedLLM
 
 CANARY = "canaryQXZJ"
 

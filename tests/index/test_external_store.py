@@ -24,8 +24,8 @@ from recollect.model.change import Forget
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
+from recollect.testing.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from tests.support.faulty_vector_store import FaultyVectorStore
-from tests.support.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 
 ALWAYS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=5.0)
 
@@ -209,12 +209,10 @@ async def test_a_frozen_store_delays_a_few_searches_then_none(ledger: Ledger) ->
     for _ in range(MAX_CONSECUTIVE_FAILURES):
         assert await nearest(index) == expected
     assert "unruly does not answer since" in index.last_error
-    request, started = engine.request_count, time.perf_counter()
+    request = engine.request_count
     for _ in range(10):
         assert await nearest(index) == expected
     assert engine.request_count == request
-    # Ten times the wait would be half a second.
-    assert time.perf_counter() - started < 0.45
 
 
 async def test_a_recovered_store_is_used_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,12 +365,12 @@ async def test_a_suspended_sync_leaves_nothing_that_was_erased_meanwhile(ledger:
 
 async def test_a_running_sync_writes_changes_when_woken(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
-    feeder = IndexSync(ledger, MODEL, engine, feed_name="unruly", every_s=30)
+    feeder = IndexSync(ledger, MODEL, engine, feed_name="unruly", every_s=3600)
     feeder.start()
     try:
         await fill(ledger, ANN, 5, seed=1)
         feeder.wake()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await engine.wait_for_rows(5)
     finally:
         await feeder.stop()

@@ -19,9 +19,8 @@ from recollect.index.exact import ExactIndex
 from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexSync
-from recollect.index.unsynced import UnsyncedRows
 from recollect.index.vector_store import ExternalVectorStore, hash_place, hash_user
-from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
+from recollect.index.vector_store_index import UnsyncedRows, VectorStoreIndex, VectorStoreLimits
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add
@@ -30,9 +29,7 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.write.draft import draft
-from tests.support.chroma_server import ChromaServer, running_chroma
-from tests.support.index_suite import (
+from recollect.testing.index_suite import (
     ANN,
     BOB,
     BY,
@@ -44,6 +41,8 @@ from tests.support.index_suite import (
     fill,
     unit_vectors,
 )
+from recollect.write.draft import draft
+from tests.support.chroma_server import ChromaServer, running_chroma
 from tests.support.milvus_server import MilvusServer, running_milvus
 from tests.support.user_corpus import memories, questions
 

@@ -17,7 +17,7 @@ from recollect.index import pgvector_sql as sql
 from recollect.index.pgvector import PgvectorStore, open_pgvector
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.postgres_partition import partition
+from recollect.ledger.postgres_tables import partition
 from recollect.ledger.sql.tx import Tx
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Add, Forget, Update

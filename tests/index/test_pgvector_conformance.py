@@ -13,7 +13,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
-from tests.support.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
+from recollect.testing.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 ALWAYS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=30.0)

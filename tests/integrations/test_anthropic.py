@@ -26,9 +26,9 @@ from recollect.integrations.anthropic import AsyncMemoryTool, MemoryTool, memory
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Author
 from recollect.model.scope import Scope
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.write.redact import Redactor
 from tests.support.anthropic_server import NOTES, NOTHING, QUESTION, REMEMBER_PREFIX, endpoint
-from tests.support.fake_embedder import FakeEmbedder
 
 BUDGET = "The budget for the Hawaii trip is $10,000"
 VIEW_OUTPUT = f"Here's the content of {NOTES} with line numbers:\n     1\t{BUDGET}"

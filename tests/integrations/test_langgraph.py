@@ -20,9 +20,9 @@ from langgraph.store.memory import InMemoryStore
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.integrations.langgraph import RecollectStore, search_text
-from recollect.maintenance.prune import MIN_SCORE, retention_score
+from recollect.maintenance.expire import MIN_SCORE, retention_score
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
-from tests.support.scripted_llm import ScriptedLLM
 
 ODD_VALUES: list[dict[str, Any]] = [
     {},

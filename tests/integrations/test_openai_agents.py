@@ -25,8 +25,8 @@ from recollect import AsyncMemory, Memory
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, NotFound
 from recollect.integrations.openai_agents import RecollectSession, memory_tools, recalling
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, PICTURE, QUESTION, RECALLED_ANSWER, UNKNOWN, model
-from tests.support.scripted_llm import ScriptedLLM
 
 QUIET = RunConfig(tracing_disabled=True)
 ODD: list[Any] = [

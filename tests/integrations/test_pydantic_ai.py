@@ -17,9 +17,9 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from recollect import AsyncMemory, Memory
 from recollect.integrations.pydantic_ai import Remembering, chat_messages, memory_tools, with_block
+from recollect.testing.llm_replies import ScriptedReply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, PICTURE, QUESTION, RECALLED_ANSWER, UNKNOWN, model
-from tests.support.llm_replies import ScriptedReply, ToolCall
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture

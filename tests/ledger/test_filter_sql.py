@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.postgres_dialect import PostgresDialect
-from recollect.ledger.sql.where import filter_condition
+from recollect.ledger.sql.memories import filter_condition
 from recollect.ledger.sqlite import open_sqlite
 from recollect.ledger.sqlite_connection import SqliteDialect
 from recollect.model.query import OPERATORS, Kind, Listing, Op, Where

@@ -20,18 +20,17 @@ from recollect import Memory
 from recollect.config.settings import Settings
 from recollect.index.exact import ExactIndex
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import ModelOrigin
 from recollect.ledger.postgres import MIGRATION_LOCK_S, PostgresEngine, open_postgres
 from recollect.ledger.sql import migrate
 from recollect.ledger.sql.migrate import migrations
 from recollect.ledger.sqlite import open_sqlite
-from recollect.ledger.types import IndexRow
+from recollect.ledger.types import IndexRow, ModelOrigin
 from recollect.model.change import Add, Forget, ModelUsage
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import ANN, BY, MODEL, OTHER_MODEL, direction, memory, row_of, scores_of, turn
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 

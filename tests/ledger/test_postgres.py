@@ -209,7 +209,7 @@ async def test_readers_are_served_while_the_writers_of_a_user_wait(ledger: Ledge
         await aside.execute("UPDATE users SET revision = revision")
         waiting = [asyncio.create_task(ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY)) for n in range(30)]
         await asyncio.sleep(0.2)
-        assert await asyncio.wait_for(ledger.get(ANN, [stored.id]), 20) == [stored]
+        assert await asyncio.wait_for(ledger.get(ANN, [stored.id]), 60) == [stored]
     await asyncio.gather(*waiting)
 
 
@@ -329,7 +329,8 @@ async def test_a_ledger_works_again_after_a_restart_of_its_server(own_server: Po
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
             await ledger.apply(ANN, [Add(memory("not now"))], by=BY)
-    assert time.monotonic() - began < 9
+    # A timeout of each connection would take 30 s.
+    assert time.monotonic() - began < 25
     own_server.start()
     assert await ledger.get(ANN, [record.id]) == [record]
     await ledger.close()
@@ -342,8 +343,8 @@ async def test_a_cancelled_caller_does_not_wait_for_a_frozen_server(own_server: 
     for _ in range(20):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ledger.apply(ANN, [Add(memory())], by=BY), 0.05)
-    # Two seconds are given to a rollback that nobody waits for.
-    assert time.monotonic() - began < 20
+    # Two seconds are given to each rollback, which nobody waits for.
+    assert time.monotonic() - began < 35
     own_server.thaw()
     await asyncio.wait_for(ledger.apply(ANN, [Add(memory())], by=BY), 60)
     assert await ledger.count(ANN, Listing()) == 1

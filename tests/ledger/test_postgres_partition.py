@@ -11,7 +11,7 @@ import pytest
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.postgres_partition import TABLES, partition
+from recollect.ledger.postgres_tables import TABLES, partition
 from recollect.model.change import Add
 from recollect.model.query import Listing
 from recollect.model.scope import Scope

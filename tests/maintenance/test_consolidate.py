@@ -25,6 +25,7 @@ from recollect.models import http_client
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.maintenance_samples import (
     ANN,
@@ -39,7 +40,6 @@ from tests.support.maintenance_samples import (
     snapshot,
     undo,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 EMBEDDER = StaticEmbedder()
 BUDGET = ("Budget for Hawaii is $10,000", "Added $2,000 to Hawaii budget", "Final Hawaii budget is $12,000")

@@ -22,15 +22,17 @@ from recollect import AsyncMemory
 from recollect.agent import Agent, AgentConfig
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, ModelUnavailable, StoreUnavailable
-from recollect.ledger.model_states import ModelOrigin, current_model_state
 from recollect.ledger.sqlite import open_sqlite
-from recollect.maintenance.embed_missing import drop_old_vectors, embed_missing
+from recollect.ledger.types import ModelOrigin, current_model_state
+from recollect.maintenance.embedding_migration import drop_old_vectors, embed_missing
 from recollect.model.change import Add
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel, Role
 from recollect.models.openai_chat import OpenAIChat
 from recollect.service import handle
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import call, calls, script
 from tests.support.embedding_migration_samples import (
     ModelServer,
@@ -45,10 +47,8 @@ from tests.support.embedding_migration_samples import (
     variables_of,
     wait_for_model,
 )
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import ANN, BY, MODEL, direction, memory, turn
 from tests.support.recollect_server import RecollectServer, environment
-from tests.support.scripted_llm import ScriptedLLM
 
 COUNT = 80
 

@@ -25,6 +25,7 @@ from recollect.model.times import now
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.maintenance_samples import (
     ANN,
     BY,
@@ -38,7 +39,6 @@ from tests.support.maintenance_samples import (
     snapshot,
     undo,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 EMBEDDER = StaticEmbedder()
 DEPLOYED = (

@@ -9,9 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from recollect.ledger.jobs import MaintenanceState, TaskRun
-from recollect.maintenance.expire import expire
-from recollect.maintenance.prune import prune
+from recollect.ledger.types import MaintenanceState, TaskRun
+from recollect.maintenance.expire import expire, prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
 from recollect.maintenance.scheduler import HOURLY, MaintenanceSchedule, due_jobs, ended_sessions
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger import sqlite_connection, sqlite_secure_delete
+from recollect.ledger import sqlite, sqlite_connection
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.maintenance import scheduler
@@ -217,7 +217,7 @@ async def test_purging_does_not_rewrite_the_file(
     fact = memory("qvzkanaribu")
     await add(ledger, fact, *(memory(f"note {n}") for n in range(200)))
     await change(ledger, Forget(fact.id))
-    monkeypatch.setattr(sqlite_secure_delete, "_rewrite", lambda *given: pytest.fail("the file was written anew"))
+    monkeypatch.setattr(sqlite, "_rewrite", lambda *given: pytest.fail("the file was written anew"))
     done = await ledger.purge(now() + timedelta(seconds=1))
     assert (done.counts["memories"], done.reached) == (1, True)
     assert not is_anywhere(tmp_path, b"qvzkanaribu")
@@ -226,14 +226,14 @@ async def test_purging_does_not_rewrite_the_file(
 async def test_an_unfinished_erasure_is_retried_hourly(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any
 ) -> None:
-    monkeypatch.setattr(sqlite_secure_delete, "MAX_WAIT_S", 0.1)
-    rewrites, rewrite = list[Any](), sqlite_secure_delete._rewrite
+    monkeypatch.setattr(sqlite, "MAX_WAIT_S", 0.1)
+    rewrites, rewrite = list[Any](), sqlite._rewrite
 
     def counted(*inputs: Any) -> list[str]:
         rewrites.append(inputs)
         return rewrite(*inputs)
 
-    monkeypatch.setattr(sqlite_secure_delete, "_rewrite", counted)
+    monkeypatch.setattr(sqlite, "_rewrite", counted)
     await add(ledger, memory("qvzkanaribu"))
     reader = sqlite_connection.connect(tmp_path / "recollect.db")
     reader.execute("BEGIN")
@@ -253,12 +253,12 @@ async def test_an_unfinished_erasure_is_retried_hourly(
 
 
 async def test_a_file_that_is_too_large_is_not_retried(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_secure_delete, "MAX_BYTES", 1)
+    monkeypatch.setattr(sqlite, "MAX_BYTES", 1)
     await add(ledger, memory("tea"))
     receipt = await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
     assert not receipt.reached
     assert "too large" in receipt.stores[0].note
-    monkeypatch.setattr(sqlite_secure_delete, "_empty_log", lambda *given: pytest.fail("it was tried again"))
+    monkeypatch.setattr(sqlite, "_empty_log", lambda *given: pytest.fail("it was tried again"))
     assert (await ledger.finish_erasures()).reached
 
 

@@ -15,11 +15,11 @@ from recollect.errors import NotFound
 from recollect.model.change import Author, ChangeKind, HistoryEntry
 from recollect.model.memory import MemoryRecord
 from recollect.model.times import now
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.batch import Batch, learned_turns
 from tests.support.extract_samples import turn
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.remember_samples import changes, claim, exchange, learns, opened
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture

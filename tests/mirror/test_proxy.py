@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.mirror_samples import body, front_matter
 from tests.support.proxy_server import ServedProxy, chat, served
 from tests.support.remember_samples import EXTRACT, NOTHING, SUMMARY, claim, learns
-from tests.support.scripted_llm import ScriptedLLM
 
 BIKE = "User's bike is a red Cargo bike"
 SUMMED = "The user talked about a red Cargo bike that they own."

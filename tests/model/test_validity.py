@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.model.memory import Status
-from recollect.model.validity import valid_at
+from recollect.model.memory import Status, valid_at
 from tests.support.ledger_samples import NOON, memory
 
 DAY = timedelta(days=1)

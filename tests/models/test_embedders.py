@@ -15,15 +15,14 @@ import pytest
 
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import http_client, openai_embedder
-from recollect.models.embedder_wrappers import CachedEmbedder
+from recollect.models.embedder_wrappers import CachedEmbedder, unit_rows
 from recollect.models.embedding import Embedder
-from recollect.models.hub_embedder import HubEmbedder
+from recollect.models.hub import HubEmbedder
 from recollect.models.openai_embedder import OpenAIEmbedder
 from recollect.models.static_embedder import BUNDLED_TABLE, StaticEmbedder
-from recollect.models.unit_vectors import unit_rows
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, html_page, http_error, no_body, reset, truncated
-from tests.support.scripted_llm import ScriptedLLM
 
 KEY = "sk-very-secret-0123456789"
 ODD_TEXTS = [
@@ -218,7 +217,9 @@ class TestOpenAIEmbedder:
 
     @pytest.fixture
     async def embedder(self, server: ScriptedLLM) -> AsyncIterator[OpenAIEmbedder]:
-        embedder = await OpenAIEmbedder.connect(server.base_url, KEY, model="small", batch_size=4, timeout_s=60)
+        embedder = await OpenAIEmbedder(
+            server.base_url, KEY, model="small", batch_size=4, timeout_s=60
+        ).with_dimensions()
         server.clear()
         yield embedder
         await embedder.close()
@@ -227,7 +228,7 @@ class TestOpenAIEmbedder:
         assert (embedder.model.name, embedder.model.dimensions) == ("small", 32)
 
     async def test_dimensions_that_are_given_are_asked_for_and_cost_no_probe(self, server: ScriptedLLM) -> None:
-        embedder = await OpenAIEmbedder.connect(server.base_url, KEY, model="small", dimensions=16)
+        embedder = await OpenAIEmbedder(server.base_url, KEY, model="small", dimensions=16).with_dimensions()
         assert not server.requests
         assert_unit_rows(await embedder.embed(["hello"]), rows=1, dimensions=16)
         assert server.requests[0].json["dimensions"] == 16
@@ -235,7 +236,7 @@ class TestOpenAIEmbedder:
 
     async def test_the_identity_is_unknown_before_the_first_answer(self, server: ScriptedLLM) -> None:
         embedder = OpenAIEmbedder(server.base_url, KEY, model="small")
-        with pytest.raises(InvalidSettings, match="connect"):
+        with pytest.raises(InvalidSettings, match="with_dimensions"):
             _ = embedder.model
         await embedder.embed(["hello"])
         assert embedder.model.dimensions == 32
@@ -308,7 +309,7 @@ class TestOpenAIEmbedder:
     async def test_a_server_that_is_not_there_is_unavailable(self, server: ScriptedLLM) -> None:
         server.stop()
         with pytest.raises(ModelUnavailable, match="cannot be reached"):
-            await OpenAIEmbedder.connect(server.base_url, KEY, model="small")
+            await OpenAIEmbedder(server.base_url, KEY, model="small").with_dimensions()
 
     @pytest.mark.parametrize(
         "fault",
@@ -360,7 +361,7 @@ class TestOpenAIEmbedder:
         url = server.base_url.replace("http://", "http://someone:hunter2@")
         server.fault(http_error(500), times=None)
         with pytest.raises(ModelUnavailable) as raised:
-            await OpenAIEmbedder.connect(url, model="small")
+            await OpenAIEmbedder(url, model="small").with_dimensions()
         assert "hunter2" not in str(raised.value)
 
     @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://host/v1", "http://", "http://a b:x/"])

@@ -16,10 +16,10 @@ import pytest
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models import hub_reranker
-from recollect.models.hub_reranker import BATCH, MAX_CHARACTERS, MAX_WAITING, HubReranker, Score
-from recollect.models.onnx_model import CROSS_ENCODER, OnnxModel, find_files
-from recollect.models.reranking import Reranker
+from recollect.models import hub
+from recollect.models.embedding import Reranker
+from recollect.models.hub import BATCH, MAX_CHARACTERS, MAX_WAITING, HubReranker, Score
+from recollect.models.neural import CROSS_ENCODER, OnnxModel, find_files
 from recollect.read.rerank import rerank
 from recollect.wiring import open_reranker
 
@@ -177,7 +177,7 @@ class TestLoading:
             with pytest.raises(ModelUnavailable, match="'test:model' could not be loaded: no route to the hub"):
                 await reranker.rerank(QUESTION, ["text"])
         assert len(tries) == 1
-        monkeypatch.setattr(hub_reranker, "RETRY_S", 0.0)
+        monkeypatch.setattr(hub, "RETRY_S", 0.0)
         assert len(await reranker.rerank(QUESTION, ["text"])) == 1
         assert len(tries) == 2
         await reranker.close()

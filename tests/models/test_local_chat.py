@@ -30,7 +30,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     def find(name: str, *args: Any) -> Any:
         return None if name == package else real(name, *args)
 
-    monkeypatch.setattr("recollect.models.local_models.find_spec", find)
+    monkeypatch.setattr("recollect.models.local_chat.find_spec", find)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from recollect.config.settings import load
 from recollect.errors import InvalidInput, ModelUnavailable
 from recollect.models.local_chat import LocalChat
 from recollect.models.structured import ask_json
+from recollect.write.extract import SCHEMA
 from recollect.write.operations import OperationParser
-from recollect.write.small_model import SCHEMA
 from tests.support.local_model import local_model
 from tests.support.paths import ROOT
 from tests.support.proxy_server import served

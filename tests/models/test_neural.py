@@ -18,9 +18,16 @@ import pytest
 
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models import onnx_model
-from recollect.models.neural import NeuralEmbedder, NeuralReranker
-from recollect.models.onnx_model import CROSS_ENCODER, ENCODER, ModelFiles, OnnxModel, find_files
+from recollect.models import neural
+from recollect.models.neural import (
+    CROSS_ENCODER,
+    ENCODER,
+    ModelFiles,
+    NeuralEmbedder,
+    NeuralReranker,
+    OnnxModel,
+    find_files,
+)
 from recollect.models.worker_pool import WorkerPool
 from recollect.wiring import open_embedder, open_reranker
 
@@ -56,7 +63,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
     def hide(package: str) -> None:
         real = importlib.util.find_spec
-        monkeypatch.setattr(onnx_model, "find_spec", lambda name: None if name == package else real(name))
+        monkeypatch.setattr(neural, "find_spec", lambda name: None if name == package else real(name))
 
     return hide
 

@@ -19,6 +19,8 @@ from recollect.models.chat import Chat
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.server_errors import describe_refusal
 from recollect.prompts import Prompt, prompt, prompt_names
+from recollect.testing.llm_replies import ScriptedReply, ToolCall, error_body
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_chat
 from tests.support.llm_faults import (
     MALFORMED_ANSWERS,
@@ -32,8 +34,6 @@ from tests.support.llm_faults import (
     trickle,
     truncated,
 )
-from tests.support.llm_replies import ScriptedReply, ToolCall, error_body
-from tests.support.scripted_llm import ScriptedLLM
 
 KEY = "sk-very-secret-0123456789"
 HELLO = [{"role": "user", "content": "Hello there"}]

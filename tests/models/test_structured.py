@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,9 @@ from recollect.models.chat import AnsweringChat, Form
 from recollect.models.loose_json import parse_json_values
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.structured import InvalidAnswer, Partial, Structured, ask_json
+from recollect.testing.llm_replies import Fault, ScriptedReply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.linear_time import assert_linear
 from tests.support.llm_faults import (
     MALFORMED_ANSWERS,
     delay,
@@ -26,8 +28,6 @@ from tests.support.llm_faults import (
     trickle,
     truncated,
 )
-from tests.support.llm_replies import Fault, ScriptedReply, ToolCall
-from tests.support.scripted_llm import ScriptedLLM
 
 SCHEMA = {
     "title": "facts",
@@ -325,13 +325,11 @@ class TestFaults:
             await ask(chat, timeout_s=0.3)
 
     async def test_the_deadline_is_for_both_questions(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply(ScriptedReply("no JSON", faults=[delay(2)])).reply(
-            ScriptedReply(json.dumps(GOOD), faults=[delay(3)])
-        )
-        start = time.perf_counter()
+        # Both would answer within a deadline of their own.
+        late = ScriptedReply(json.dumps(GOOD), faults=[delay(9)])
+        llm.reply(ScriptedReply("no JSON", faults=[delay(3)])).reply(late)
         with pytest.raises(BrokenAnswer):
-            await ask(chat, timeout_s=4)
-        assert time.perf_counter() - start < 20
+            await ask(chat, timeout_s=10)
 
 
 class TestLooseJson:
@@ -371,27 +369,14 @@ class TestLooseJson:
     def test_what_holds_none_gives_none(self, text: str) -> None:
         assert list(parse_json_values(text)) == []
 
-    @pytest.mark.parametrize(
-        "part",
-        [
+    def test_no_text_takes_more_than_linear_time(self) -> None:
+        for part in (
             "[", '{"a":', '"', '{"', "{'", '{"a"', "{x} ", "\\", "/*", "{/*", "//", "{//", "{a:1 {", "[]", '["x" y',
-            " ",
-            "{ ", '" b "', "\\u", '{"a":"\\', "9", "1,", '[{"a":1}}', "“",
-        ],
-    )  # fmt: skip
-    def test_no_text_takes_more_than_linear_time(self, part: str) -> None:
-        def cost(size: int) -> float:
-            text = '{"facts": ["' + part * (size // len(part))
-            start = time.process_time()
-            list(parse_json_values(text))
-            list(parse_json_values(part * (size // len(part))))
-            return time.process_time() - start
-
-        assert min(cost(160_000) for _ in range(2)) < 0.1 + 10 * max(cost(40_000) for _ in range(2))
-        assert cost(40_000) < 2
+            " ", "{ ", '" b "', "\\u", '{"a":"\\', "9", "1,", '[{"a":1}}', "“",
+        ):  # fmt: skip
+            assert_linear(lambda text: list(parse_json_values(text)), part)
+            assert_linear(lambda text: list(parse_json_values('{"facts": ["' + text)), part)
 
     def test_of_ten_megabytes_one_is_read(self) -> None:
-        start = time.process_time()
         [read] = parse_json_values(MALFORMED_ANSWERS["ten_megabytes"])
         assert read.is_incomplete
-        assert time.process_time() - start < 5

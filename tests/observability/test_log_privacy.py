@@ -19,14 +19,14 @@ from recollect.cli.main import root
 from recollect.errors import InvalidInput, RecollectError
 from recollect.http.app import make_app
 from recollect.model.job import JobState
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.llm_replies import Fault, error_body
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write import learn
 from recollect.write.redact import RedactingLogFilter
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.llm_faults import html_page, http_error, truncated
-from tests.support.llm_replies import Fault, error_body
 from tests.support.remember_samples import ALEX, EXTRACT, TALK, opened, settings, user
-from tests.support.scripted_llm import ScriptedLLM
 
 KEY = "sk-proj-4f9aT1QdX7mB2zLw8RkV5nYc3HjE6uPs"
 LOGIN = "hunter2-Xk29"

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import process_time
+from time import thread_time
 
 import httpx
 import pytest
@@ -19,10 +19,10 @@ from recollect.model.result import PromptBlock, RecallOutcome, RecallResult
 from recollect.observability.metrics import Metric, counter, histogram, metrics_disabled
 from recollect.observability.prometheus import MetricsFolder, collect_metrics, render_metrics
 from recollect.read.telemetry import observe_read
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer
-from tests.support.remember_samples import ALEX, BIKE_MESSAGE, opened, say
-from tests.support.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import ALEX, BIKE_MESSAGE, opened, say, wait_until
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "recollect.json"
 STEPS = ("decide", "rewrite", "embed", "gather", "fuse", "fetch", "rerank", "rank", "select", "explain", "format")
@@ -141,11 +141,11 @@ def test_counting_a_recall_costs_microseconds() -> None:
     )
 
     def batch() -> float:
-        started = process_time()
+        started = thread_time()
         for _ in range(2000):
             with observe_read("recollect.recall") as watching:
                 watching.record_recall(recalled)
-        return (process_time() - started) / 2000
+        return (thread_time() - started) / 2000
 
     # The best of several: a busy machine takes its share of the others.
     assert min(batch() for _ in range(7)) < 100e-6
@@ -198,14 +198,15 @@ def test_metrics_of_several_processes_are_combined(tmp_path: Path) -> None:
     with RecollectServer(tmp_path / "home", "--workers", "2") as server:
         for _ in range(40):
             # Each on a connection of its own, which either process may take.
-            httpx.get(f"{server.url}/live", timeout=30)
+            httpx.get(f"{server.url}/live", timeout=300)
         name = ("recollect_http_requests_total", "GET", "/live", "200")
-        results = 0.0
-        for _ in range(400):
-            results = samples(httpx.get(f"{server.url}/metrics", timeout=30).text).get(name, 0.0)
-            if results >= 40:
-                break
-        assert results == 40
+
+        def counted() -> float:
+            return samples(httpx.get(f"{server.url}/metrics", timeout=300).text).get(name, 0.0)
+
+        # Each process writes its counters now and then.
+        wait_until(lambda: counted() >= 40)
+        assert counted() == 40
 
 
 def test_the_dashboard_shows_every_metric_and_no_other() -> None:

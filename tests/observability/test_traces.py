@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from recollect.observability import tracing
 from recollect.observability.tracing import span, start_tracing, stop_tracing
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import ALEX, BIKE_MESSAGE, opened, say
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture

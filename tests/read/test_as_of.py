@@ -13,8 +13,8 @@ import pytest
 from recollect import Memory
 from recollect.config.settings import Settings
 from recollect.errors import NotFound
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.api_server import add, contents, problem, served
-from tests.support.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture
@@ -173,6 +173,6 @@ def test_the_past_is_told_over_http(tmp_path: Path) -> None:
         request = {"as_of": at, "status": "forgotten"}
         assert contents(api.get("/memories", params=request)) == []
         assert problem(api.get("/memories", params={"as_of": "then"}))[:2] == (400, "InvalidInput")
-        with httpx.Client(base_url=api.base_url, headers={"X-Memory-User": "zoe"}) as zoe:
+        with httpx.Client(base_url=api.base_url, headers={"X-Memory-User": "zoe"}, timeout=60) as zoe:
             assert contents(zoe.get("/memories", params={"as_of": at})) == []
             assert problem(zoe.get(f"/memories/{stored['id']}", params={"as_of": at}))[:2] == (404, "NotFound")

@@ -23,7 +23,7 @@ from recollect.model.turn import Role, Turn
 from recollect.read.calibration import EmbedderCalibration
 from recollect.recall import RecallConfig, RecallRequest, recall
 from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 BY = Author("test", "")
 ANN = Scope("ann")

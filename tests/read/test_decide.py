@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from time import thread_time
+from functools import partial
+from types import ModuleType
 
 import pytest
 
@@ -12,6 +13,7 @@ from recollect.read import decide as decide_module
 from recollect.read.decide import MIN_LIKELIHOOD, DecisionRule, SearchDecision, decide
 from recollect.text import small_talk as small_talk_module
 from recollect.text.small_talk import load_small_talk
+from tests.support.linear_time import assert_linear, cpu_seconds
 
 SMALL_TALK = {
     "en": [
@@ -144,8 +146,6 @@ DOUBTFUL = [
     "昨日の会議はどうでしたか",
 ]
 
-# The model has no way to tell these from general knowledge; the rules before it searched them.
-KNOWN_MISS = pytest.mark.xfail(reason="reads like general knowledge", strict=True)
 FIRST_PERSON = [
     "How much can I spend in Hawaii?",
     "Which food is dangerous for me?",
@@ -156,7 +156,6 @@ FIRST_PERSON = [
 ]
 EVERYDAY = [
     "Who plays the violin?",
-    pytest.param("Who plays chess?", marks=KNOWN_MISS),
     "What is the name of the dog?",
     "Which city is home?",
     "what car?",
@@ -167,7 +166,6 @@ EVERYDAY = [
     "Is it expensive to travel to Hawaii?",
     "Convert the Hawaii budget to euros",
     "what happened on Christmas?",
-    pytest.param("What happened in London?", marks=KNOWN_MISS),
     "What was the name of the restaurant in Rome?",
 ]
 FALSE_FRIENDS = [
@@ -331,74 +329,27 @@ def test_small_talk_in_one_run_of_characters_must_be_small_talk_to_its_end() -> 
     assert not load_small_talk().is_all_of(["谢谢预算"])
 
 
-def seconds(text: str) -> float:
-    best = 10.0
-    for _ in range(3):
-        start = thread_time()
-        decide(text)
-        best = min(best, thread_time() - start)
-    return best
+WORST = [
+    "a", "hi ", "who ", "i need to ", "1+", "1 + ", "A ", "Anna ", "你好", "好", "\u200b",
+    "\u0301", "é", "ﷺ", "' ", "\ud800", "हि", "x" * 99 + " ",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a",
-        "hi ",
-        "who ",
-        "i need to ",
-        "1+",
-        "1 + ",
-        "A ",
-        "Anna ",
-        "你好",
-        "好",
-        "\u200b",
-        "\u0301",
-        "é",
-        "ﷺ",
-        "' ",
-        "\ud800",
-        "हि",
-        "x" * 99 + " ",
-    ],
-)
-def test_the_worst_of_100_kb_is_decided_in_a_moment(unit: str) -> None:
-    assert seconds((unit * 100_000)[:100_000]) < 0.25
+def test_the_worst_of_100_kb_is_decided_in_linear_time() -> None:
+    for unit in WORST:
+        assert_linear(decide, unit)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        (module.__name__, name)
-        for module in (small_talk_module, decide_module)
-        for name, value in vars(module).items()
-        if isinstance(value, re.Pattern)
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "unit", ["a", "Aa", "A", "1", "1 ", "1+", "1 + ", "\u0301", "\u200b", "漢", "हि", " ", "_", "a\u0301"]
-)
-def test_every_expression_takes_time_in_line_with_the_text(pattern: tuple[str, str], unit: str) -> None:
-    module = {"recollect.text.small_talk": small_talk_module, "recollect.read.decide": decide_module}[pattern[0]]
-    expression: re.Pattern[str] = vars(module)[pattern[1]]
-    text = (unit * 100_000)[:100_000] + "!"
-
-    def taken(part: str) -> float:
-        start = thread_time()
-        expression.sub("", part)
-        expression.fullmatch(part)
-        expression.findall(part)
-        return thread_time() - start
-
-    whole = min(taken(text) for _ in range(3))
-    quarter = min(taken(text[:25_000]) for _ in range(3))
-    assert whole < 0.75
-    assert whole < 10 * quarter + 0.05
+@pytest.mark.parametrize("module", [small_talk_module, decide_module], ids=["small talk", "decide"])
+def test_every_expression_takes_time_in_line_with_the_text(module: ModuleType) -> None:
+    expressions = [value for value in vars(module).values() if isinstance(value, re.Pattern)]
+    assert expressions
+    for expression in expressions:
+        for unit in ("a", "Aa", "A", "1", "1 ", "1+", "1 + ", "\u0301", "\u200b", "漢", "हि", " ", "_", "a\u0301"):
+            for work in (partial(expression.sub, ""), expression.fullmatch, expression.findall):
+                assert_linear(work, unit, end="!")
 
 
 def test_a_normal_message_is_decided_at_once() -> None:
     text = "What is the name of that hiking trail in the park you were telling Anna about the other day?"
-    decide(text)
-    assert seconds(text) < 0.002
+    assert min(cpu_seconds(lambda: decide(text)) for _ in range(20)) < 0.01

@@ -19,8 +19,8 @@ from recollect.read.calibration import Calibration
 from recollect.read.features import FEATURE_NAMES, CandidateTable, QueryStats, compute_features
 from recollect.read.fuse import feature_column, learned_blend, parse_blend
 from recollect.read.question import analyze_question
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.text.time_expressions import find_periods
-from tests.support.fake_embedder import FakeEmbedder
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 

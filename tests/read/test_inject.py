@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from recollect.config.settings import Settings
 from recollect.model.messages import new_fence, strip_injected
 from recollect.read.inject import inject
+from tests.support.linear_time import assert_linear
 
 NOW = datetime(2026, 5, 9, tzinfo=UTC)
 BLOCK = "User's context:\n- likes tea"
@@ -311,25 +311,8 @@ def test_a_text_without_a_block_comes_back_as_it_is(text: str) -> None:
     assert strip_injected(text) == text
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "<recalled-memories " + "0" * 32 + ">\n",
-        "</recalled-memories " + "0" * 32 + ">\n",
-        '{"\n',
-        "recalled-memories\n",
-    ],
-)
-def test_taking_blocks_out_takes_time_in_proportion_to_the_text(unit: str) -> None:
-    openings = "<recalled-memories " + "1" * 32 + ">\n"
-    times = []
-    for size in (25_000, 100_000):
-        text = openings + unit * (size // len(unit))
-        runs = []
-        for _ in range(3):
-            start = time.process_time()
-            strip_injected(text)
-            runs.append(time.process_time() - start)
-        times.append(min(runs))
-    assert times[1] < 10 * times[0] + 0.05
-    assert times[1] < 2
+def test_taking_blocks_out_takes_time_in_proportion_to_the_text() -> None:
+    opening = "<recalled-memories " + "1" * 32 + ">\n"
+    nonce = "0" * 32
+    for unit in (f"<recalled-memories {nonce}>\n", f"</recalled-memories {nonce}>\n", '{"\n', "recalled-memories\n"):
+        assert_linear(lambda text: strip_injected(opening + text), unit)

@@ -16,7 +16,7 @@ from recollect.errors import InvalidInput
 from recollect.model.memory import Category
 from recollect.read.rank import RankingWeights, SearchCandidate, rank
 from recollect.read.select import SelectionConfig, filter_relevant, select
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import memory
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
@@ -179,7 +179,8 @@ def test_a_fact_of_several_turns_counts_for_each_of_them() -> None:
 
 @pytest.fixture
 def door(tmp_path: Path) -> Any:
-    settings = Settings(home=tmp_path, search_min_score=0.0)
+    # Without a worker: what it learns meanwhile would be found too.
+    settings = Settings(home=tmp_path, search_min_score=0.0, worker=False)
     with Memory(settings=settings, embedder=FakeEmbedder(64)) as opened:
         yield opened
 

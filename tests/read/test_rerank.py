@@ -16,8 +16,8 @@ import pytest
 
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.models.embedding import Reranker
 from recollect.models.http_reranker import MAX_CHARACTERS, HttpReranker
-from recollect.models.reranking import Reranker
 from recollect.read.rerank import RerankResult, rerank
 from recollect.wiring import open_reranker
 

@@ -25,10 +25,11 @@ from recollect.read.question_context import (
     picks_earlier_item,
 )
 from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, RewriteMode, RewrittenQuery, rewrite
+from recollect.testing.llm_replies import ScriptedReply
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.ledger_samples import MODEL, add, memory
+from tests.support.linear_time import assert_linear
 from tests.support.llm_faults import delay, html_page, http_error, malformed_reply, no_body, reset, trickle, truncated
-from tests.support.llm_replies import ScriptedReply
-from tests.support.scripted_llm import ScriptedLLM
 
 REWRITTEN = "What is the budget for the Hawaii vacation?"
 IMAGINED = "The budget for the Hawaii trip is approximately $10,000"
@@ -225,19 +226,29 @@ class TestContextTerms:
         ]
         assert context_terms(fillers, question="How much?") == []
 
-    @pytest.mark.parametrize(
-        "worst", ["a", "a-", "1,", "的", "の", ".", "it ", "' ", ": ", "夏a", "\n", "$", "A", "l'", "(", "ท", "__"]
-    )
-    def test_the_worst_of_texts_take_no_time(self, worst: str) -> None:
-        text = (worst * 100_000)[:100_000]
-        best_s = []
-        for _ in range(3):
-            start = time.thread_time()
-            needs_context(text)
-            picks_earlier_item(text)
-            context_terms([text], question=text)
-            best_s.append(time.thread_time() - start)
-        assert min(best_s) < 0.25
+    def test_the_worst_of_texts_take_linear_time(self) -> None:
+        for unit in (
+            "a",
+            "a-",
+            "1,",
+            "的",
+            "の",
+            ".",
+            "it ",
+            "' ",
+            ": ",
+            "夏a",
+            "\n",
+            "$",
+            "A",
+            "l'",
+            "(",
+            "ท",
+            "__",
+        ):
+            assert_linear(needs_context, unit)
+            assert_linear(picks_earlier_item, unit)
+            assert_linear(lambda text: context_terms([text], question=text), unit)
 
 
 class TestMessages:

@@ -19,9 +19,9 @@ from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.service.reviews import ReviewService, restore
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.write.redact import Redactor
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.maintenance_samples import ANN, BY, contents, keep, ledger_in, memory
 
 EMBEDDER = FakeEmbedder(16)

@@ -17,8 +17,8 @@ from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.service.sessions import SessionService
 from recollect.sessions.compress import session_episode
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import opened_async
-from tests.support.scripted_llm import ScriptedLLM
 from tests.support.session_samples import ANN, DAY, HAWAII, NOW, a_ledger, apply, state, stored_memories, talk
 
 HERE = Scope("alex", "", "monday")

@@ -14,8 +14,8 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, T
 from recollect.models.openai_chat import OpenAIChat
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind, may_be_task
 from recollect.sessions.episodes import episode_of_run, episode_of_turns_as_task
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
-from tests.support.scripted_llm import ScriptedLLM
 from tests.support.session_samples import (
     ANN,
     BY,

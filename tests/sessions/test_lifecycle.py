@@ -23,8 +23,8 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
 from recollect.sessions.lifecycle import SessionConfig, end_run, end_session, summarize_session
 from recollect.sessions.step_output import step_position
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.write.triggers import job_key
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.session_samples import ANN, BY, DAY, HAWAII, a_ledger, long_talk, stored_memories, talk
 
 QUIET = SessionConfig(compress_every=0, promote_from=None)

@@ -14,7 +14,7 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, T
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Conversation
-from recollect.sessions.promote import promote
+from recollect.sessions.lifecycle import promote
 from tests.support.session_samples import ANN, BY, DAY, NOW, a_ledger, stored_memories
 
 GARDEN = Scope("ann", "garden", "monday")

@@ -7,10 +7,10 @@ from typing import Any
 
 from recollect import AsyncMemory
 from recollect.agent import Agent
-from tests.support.llm_replies import ScriptedReply, ToolCall
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_replies import ScriptedReply, ToolCall
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import opened_async
-from tests.support.scripted_llm import ScriptedLLM
 
 ALEX: dict[str, Any] = {"user_id": "alex", "project_id": "payments", "enable_memory": True}
 MONDAY: dict[str, Any] = {**ALEX, "session_id": "monday"}

@@ -10,8 +10,8 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from recollect.http.app import make_app
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import settings
-from tests.support.scripted_llm import ScriptedLLM
 
 UNKNOWN = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
 

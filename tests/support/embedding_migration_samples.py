@@ -13,10 +13,10 @@ import httpx
 
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
+from recollect.testing.llm_replies import HttpAnswer
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang
-from tests.support.llm_replies import HttpAnswer
 from tests.support.recollect_server import RecollectServer
-from tests.support.scripted_llm import ScriptedLLM
 
 _WORD = re.compile(r"\w+")
 # Longer than any machine needs, so that only what never happens fails.

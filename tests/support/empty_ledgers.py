@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.postgres_partition import partition
+from recollect.ledger.postgres_tables import partition
 from recollect.ledger.sqlite import open_sqlite
 from tests.support.ledger_samples import MODEL, Open
 from tests.support.postgres_server import PLAIN_ROLE, running_server

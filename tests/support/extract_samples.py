@@ -11,9 +11,9 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.models.openai_chat import OpenAIChat
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.batch import Batch
 from recollect.write.extract import Extraction, ExtractionLimits, extract
-from tests.support.scripted_llm import ScriptedLLM
 
 TUESDAY = datetime(2026, 3, 10, 12, tzinfo=UTC)
 HAWAII = "I'm planning a trip to Hawaii. My budget is $10,000."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.llm_replies import ScriptedReply, ToolCall, texts
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_replies import ScriptedReply, ToolCall, texts
+from recollect.testing.llm_server import RecordedRequest
 
 BUDGET = "The budget for the Hawaii trip is $10,000"
 QUESTION = "How much can I spend in Hawaii?"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from recollect.testing.llm_replies import ScriptedReply, ToolCall, texts
+from recollect.testing.llm_server import RecordedRequest
 from tests.support.llm_faults import http_error
-from tests.support.llm_replies import ScriptedReply, ToolCall, texts
-from tests.support.llm_server import RecordedRequest
 from tests.support.proxy_server import BUDGET, QUESTION
 
 RECALLED_ANSWER = "Your budget for the Hawaii trip is $10,000!"

@@ -32,9 +32,9 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.remember import MemoryInput
 from recollect.service.service import Service
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.auth_samples import HERE, bearer
 from tests.support.isolation_cases import Call
-from tests.support.scripted_llm import ScriptedLLM
 
 CANARY = "canaryQXZJ"
 BY = Author("test")

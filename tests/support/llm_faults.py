@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.llm_replies import Cut, Fault, HttpAnswer, ScriptedReply, Step, error_body, to_json
+from recollect.testing.llm_replies import Cut, Fault, HttpAnswer, ScriptedReply, Step, error_body, to_json
 
 ONLY_IN_REASONING = "only_in_reasoning"
 HTML_PAGE = "<!DOCTYPE html><html><head><title>502</title></head><body><h1>Bad gateway</h1></body></html>\n"

@@ -14,16 +14,15 @@ import yaml
 from recollect.config.settings import load
 from recollect.errors import StoreUnavailable
 from recollect.mirror.mirror import Mirror
-from recollect.mirror.result import SyncResult
-from recollect.mirror.state import MirrorState
+from recollect.mirror.state import MirrorState, SyncResult
 from recollect.model.change import Author, Outcome
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
 from recollect.service.service import Service
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.wiring import open_service
-from tests.support.fake_embedder import FakeEmbedder
 
 BY = Author("test")
 HOME = Scope("default", "default", "default")

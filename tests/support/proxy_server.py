@@ -20,7 +20,7 @@ from recollect.http.app import make_app
 from recollect.http.server import bind_sockets
 from recollect.model.turn import Turn
 from recollect.service.service import Service
-from tests.support.llm_replies import Fault, HttpAnswer, Step
+from recollect.testing.llm_replies import Fault, HttpAnswer, Step
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 QUESTION = "What is my budget for the Hawaii trip?"
@@ -64,7 +64,7 @@ class ServedProxy:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(300)
         self._listening.close()
 
     def stored_turns(self, user: str, count: int = 2) -> list[tuple[str, str]]:

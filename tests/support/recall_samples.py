@@ -9,7 +9,7 @@ from typing import Any
 from recollect import Memory
 from recollect.config.settings import Settings
 from recollect.model.result import RecallResult
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 TEA = "Where do I buy my green tea?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -17,6 +18,9 @@ from pathlib import Path
 import httpx
 import uvicorn
 
+# Longer than a start or a stop takes on a machine that is busy with much else.
+START_S = 300
+
 
 @contextmanager
 def in_thread(config: uvicorn.Config) -> Iterator[str]:
@@ -26,7 +30,7 @@ def in_thread(config: uvicorn.Config) -> Iterator[str]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_S
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.01)
         assert server.started
@@ -34,7 +38,7 @@ def in_thread(config: uvicorn.Config) -> Iterator[str]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(START_S)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -76,12 +80,12 @@ class RecollectServer:
         self.process.communicate()
 
     def wait_until_healthy(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log
             try:
                 # The certificate's name is not tested here.
-                assert httpx.get(f"{self.url}/health", verify=False, timeout=30).status_code == 200
+                assert httpx.get(f"{self.url}/health", verify=False, timeout=START_S).status_code == 200
                 return
             except httpx.TransportError:
                 time.sleep(0.05)
@@ -90,8 +94,8 @@ class RecollectServer:
     def is_refused(self) -> bool:
         """Return whether a new connection is refused."""
         with socket.socket() as client:
-            client.settimeout(5)
-            return client.connect_ex(("127.0.0.1", self.port)) != 0
+            client.settimeout(START_S)
+            return client.connect_ex(("127.0.0.1", self.port)) == errno.ECONNREFUSED
 
 
 class RestartableServer:
@@ -120,7 +124,7 @@ class RestartableServer:
     def stop(self) -> None:
         if self._running is not None:
             self._running.process.send_signal(signal.SIGTERM)
-            assert self._running.process.wait(60) == 0, self.log
+            assert self._running.process.wait(START_S) == 0, self.log
             self._running.__exit__()
             self._running = None
 

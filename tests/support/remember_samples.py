@@ -13,8 +13,8 @@ from recollect.config.settings import Settings, load
 from recollect.maintenance.worker import RetryPolicy
 from recollect.model.memory import MemoryRecord
 from recollect.service.service import Service
-from tests.support.llm_server import RecordedRequest
-from tests.support.scripted_llm import ReplyRule, ScriptedLLM
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ReplyRule, ScriptedLLM
 
 ALEX = "alex"
 Message = dict[str, Any]
@@ -142,7 +142,7 @@ def facts(memory: Memory, **scope: Any) -> list[MemoryRecord]:
     return [record for record in results if record.category not in ("summary", "episode")]
 
 
-def wait_until(happened: Callable[[], object], timeout_s: float = 60.0) -> None:
+def wait_until(happened: Callable[[], object], timeout_s: float = 300.0) -> None:
     """Wait until the condition holds; raise AssertionError if it never does."""
     deadline = time.monotonic() + timeout_s
     while not happened():

@@ -18,9 +18,9 @@ from recollect.http.proxy.routes import Proxy
 from recollect.http.responses.asgi import ResponsesContext
 from recollect.http.upstream.router import HttpUpstream
 from recollect.model.ids import new_id
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.proxy_server import ServedProxy
-from tests.support.scripted_llm import ScriptedLLM
 
 OFF = {"memory_config": {"enabled": False, "auto_store": False}}
 CHAT_ONLY = http_error(404, "404 page not found")

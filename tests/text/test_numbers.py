@@ -6,9 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from recollect.text.grounding import find_names, missing_names, missing_numbers
 from recollect.text.normalize import normalize
-from recollect.text.numbers import number_values, without_dates
+from recollect.text.numbers import find_names, missing_names, missing_numbers, number_values, without_dates
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ from recollect import AsyncMemory, Memory, Status
 from recollect.config.settings import Settings
 from recollect.errors import Conflict, InvalidInput, StoreBusy, StoreCorrupt, StoreTooNew
 from recollect.ledger.backup_file import verify_backup
-from recollect.ledger.model_states import ModelOrigin
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sqlite import open_sqlite
+from recollect.ledger.types import ModelOrigin
 from recollect.model.key import new_key
 from recollect.service.restore import restore
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.wiring import open_service
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import MODEL
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 

@@ -11,7 +11,7 @@ import pytest
 from recollect import Memory, Status
 from recollect.config.settings import load
 from recollect.errors import IdempotencyReuse, InvalidInput
-from tests.support.fake_embedder import FakeEmbedder
+from recollect.testing.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
-from recollect.write.operations import Operation
+from recollect.write.operations import ExtractedFact, FactOp, Operation
 
 AT = datetime(2026, 4, 20, 9, tzinfo=UTC)
 SCOPE = Scope("alex", "", "s")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from recollect.errors import BrokenAnswer, ModelUnavailable
-from recollect.model.extracted_fact import FactOp
 from recollect.model.memory import Category, MemoryType
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.structured import InvalidAnswer
-from recollect.write.operations import Operation, OperationParser
+from recollect.testing.llm_replies import Fault, ScriptedReply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write.operations import FactOp, Operation, OperationParser
 from tests.support.extract_samples import BUDGET, HAWAII, claim, prompt_text, run, turn
 from tests.support.llm_faults import (
     MALFORMED_ANSWERS,
@@ -26,9 +27,7 @@ from tests.support.llm_faults import (
     trickle,
     truncated,
 )
-from tests.support.llm_replies import Fault, ScriptedReply, ToolCall
 from tests.support.remember_samples import ALEX, llm_requests, opened, say
-from tests.support.scripted_llm import ScriptedLLM
 
 # Wrappers that models put around the list of operations.
 WRAPPED: dict[str, Callable[[list[dict[str, Any]]], str]] = {

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from recollect.model.change import Add, Supersede, Update
-from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
+from recollect.write.operations import ExtractedFact, FactOp
 from recollect.write.reconcile import FactOutcome, ReconcileLimits, ReconcileResult, reconcile
 
 AT = datetime(2026, 4, 20, 9, tzinfo=UTC)

@@ -12,10 +12,10 @@ import pytest
 from recollect import Memory, Status
 from recollect.errors import InvalidInput, InvalidText
 from recollect.model.memory import MemoryRecord
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.write.draft import validate_fields
 from recollect.write.redact import Redactor
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.secret_samples import samples
 
 SECRET = "ghp_R7bK2mXq9TzLw4VfN8cYd1HsJ5pGe3Ua6oBi"

@@ -11,17 +11,17 @@ import pytest
 from recollect.maintenance.clusters import MergeCandidate
 from recollect.maintenance.consolidate import parse_merge
 from recollect.maintenance.reflect import parse_insights
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.sessions.extractive_summary import summarize_extractively
+from recollect.sessions.summary_text import summarize_extractively
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.ask_llm import clean_answer
+from recollect.write.operations import ExtractedFact
 from recollect.write.redact import drop_secret_facts, is_only_secret
 from tests.support.extract_samples import turn
 from tests.support.remember_samples import claim, contents, facts, learns, opened, say
-from tests.support.scripted_llm import ScriptedLLM
 
 KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 MARKED = "[redacted: GitHub token]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from time import thread_time
 
 import pytest
 
@@ -12,6 +11,7 @@ from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.write.screen import is_refusal, screen
+from tests.support.linear_time import assert_linear
 
 AT = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -233,19 +233,11 @@ def test_joiners_that_scripts_and_emoji_need_stay(text: str) -> None:
     ],
 )
 def test_normalising_100_kb_takes_linear_time_and_is_idempotent(unit: str) -> None:
-    text = (unit * 100_000)[:100_000]
-    best = 10.0
-    for _ in range(3):
-        start = thread_time()
-        plain = normalise_invisible(text)
-        best = min(best, thread_time() - start)
-    assert best < 0.25
+    assert_linear(normalise_invisible, unit)
+    plain = normalise_invisible(unit * 100)
     assert normalise_invisible(plain) == plain
 
 
 @pytest.mark.parametrize("unit", ["hi ", "yes? ", "?", "a. ", "你好", "I'm sorry, ", "\n", "continue "])
 def test_screening_100_kb_takes_linear_time(unit: str) -> None:
-    text = (unit * 100_000)[:100_000]
-    start = thread_time()
-    screen([assistant(text), user(text), assistant(text)])
-    assert thread_time() - start < 5
+    assert_linear(lambda text: screen([assistant(text), user(text), assistant(text)]), unit)

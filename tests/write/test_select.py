@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category
 from recollect.model.turn import Role
 from recollect.write import select
 from recollect.write.key_patterns import find_key
+from recollect.write.operations import ExtractedFact
 from recollect.write.select import score_statements, select_facts
 from tests.support.extract_samples import turn
 from tests.support.remember_samples import ALEX, facts, opened, say

@@ -18,13 +18,13 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
 from recollect.service.service import Service
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_service
 from recollect.write import write_quota
 from recollect.write.write_quota import WriteQuota
 from tests.support.cli_runner import Cli
 from tests.support.compat_server import served
 from tests.support.proxy_server import served as served_proxy
-from tests.support.scripted_llm import ScriptedLLM
 
 BY = Author("test")
 FULL, BOB = Scope("full"), Scope("bob")

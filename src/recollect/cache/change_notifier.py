@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -70,11 +70,9 @@ class PubSub(Protocol):
 
     async def publish(self, text: str) -> None:
         """Send a text to all listeners, or raise Unavailable."""
-        ...
 
     def listen(self) -> AsyncIterator[str]:
         """Yield an empty text once subscribed, then each text; raise Unavailable when the connection ends."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -131,18 +129,15 @@ class SharedChangeNotifier(ChangeNotifier):
         try:
             while self._unpublished:
                 names, self._unpublished = self._unpublished, set()
-                await self._publish(names)
+                try:
+                    await self._pubsub.publish(" ".join(names))
+                except Unavailable:
+                    # Followers also poll the ledger.
+                    _log.debug("other processes were not notified of a change")
                 if self._min_interval_s:
                     await asyncio.sleep(self._min_interval_s)
         finally:
             self._publish_task = None
-
-    async def _publish(self, names: Iterable[str]) -> None:
-        try:
-            await self._pubsub.publish(" ".join(names))
-        except Unavailable:
-            # Followers also poll the ledger.
-            _log.debug("other processes were not notified of a change")
 
     async def _listen(self) -> None:
         while True:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
+from recollect.ledger.ledger import Ledger, read_pages
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import And, Filter, Listing, Op, Where, any_of

@@ -22,7 +22,6 @@ class ClearableCache(Protocol):
 
     def clear(self) -> int:
         """Remove all entries; return how many."""
-        ...
 
 
 class UserCache(Protocol):
@@ -30,7 +29,6 @@ class UserCache(Protocol):
 
     async def forget(self, user: str) -> StoreErasure:
         """Remove all entries of the user; report what could not be reached."""
-        ...
 
 
 async def erase_from_stores(

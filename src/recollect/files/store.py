@@ -6,15 +6,13 @@ Anthropic's memory tool, which models know.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, StaleVersion, ToolFailed
-from recollect.files import rendering
 from recollect.files.records import ROOT, check_path, file_fields, file_text, new_file_record, parents_of, parse_path
-from recollect.files.rendering import render_file, render_folder
 from recollect.model.change import Add, Author, Change, Forget, Update
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import And, Filter, Listing, Op, Where
@@ -22,6 +20,109 @@ from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible
 from recollect.write.embed import embed
 from recollect.write.redact import Redactor
+
+_WIDTH = 6
+_UNITS = "BKMG"
+# The usual size of a folder itself.
+_FOLDER_SIZE = "4K"
+_MAX_DEPTH = 2
+
+
+def render_file(text: str, path: str, lines: Sequence[int] | None) -> str:
+    """Return a file with numbered lines, or those from `lines[0]` to `lines[1]`; -1 is the end."""
+    every = text.split("\n")
+    start, end = 0, len(every)
+    if lines and len(lines) == 2:
+        start = max(lines[0], 1) - 1
+        end = end if lines[1] == -1 else lines[1]
+    return f"Here's the content of {path} with line numbers:\n{number_lines(every[start:end], start + 1)}"
+
+
+def number_lines(lines: Sequence[str], first: int) -> str:
+    """Return the lines with their numbers."""
+    return "\n".join(f"{number:>{_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
+
+
+def render_folder(sizes: Mapping[str, int], path: str) -> str:
+    """Return the content of a folder, two levels deep; `sizes` are by relative path."""
+    rows = [f"{_FOLDER_SIZE}\t{path}", *(f"{size}\t{path}/{name}" for size, name in _listed(sizes, "", 1))]
+    head = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:\n"
+    return head + "\n".join(rows)
+
+
+def _listed(sizes: Mapping[str, int], below: str, depth: int) -> Iterator[tuple[str, str]]:
+    inside: dict[str, dict[str, int]] = {}
+    for path, size in sizes.items():
+        name, _, rest = path.partition("/")
+        inside.setdefault(name, {})[rest] = size
+    for name in sorted(inside):
+        if name.startswith("."):
+            continue
+        if "" in inside[name]:
+            yield render_size(inside[name][""]), below + name
+        else:
+            yield _FOLDER_SIZE, f"{below}{name}/"
+            if depth < _MAX_DEPTH:
+                yield from _listed(inside[name], f"{below}{name}/", depth + 1)
+
+
+def render_size(count: int) -> str:
+    """Return a number of bytes with its unit."""
+    unit = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    size = count / 1024**unit
+    return f"{size:.0f}{_UNITS[unit]}" if size.is_integer() else f"{size:.1f}{_UNITS[unit]}"
+
+
+# More would not help the model.
+_MAX_PLACES = 1000
+_CONTEXT_LINES = 2
+
+
+def replace_once(text: str, old: str, new: str, *, path: str) -> tuple[str, int]:
+    """Return the text with its only occurrence of `old` replaced, and the line of that, from 0."""
+    count = text.count(old)
+    if not count:
+        raise ToolFailed(f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")
+    if count > 1:
+        raise ToolFailed(
+            f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: "
+            f"{', '.join(map(str, _find_lines(text, old)))}. Please ensure it is unique"
+        )
+    line = text.count("\n", 0, text.find(old))
+    return text.replace(old, new), line
+
+
+def _find_lines(text: str, old: str) -> list[int]:
+    """Return the line of each occurrence."""
+    places: list[int] = []
+    line, last = 1, 0
+    at = text.find(old)
+    while at >= 0 and len(places) < _MAX_PLACES:
+        line += text.count("\n", last, at)
+        places.append(line)
+        last, at = at, text.find(old, at + 1)
+    return places
+
+
+def render_snippet(text: str, line: int) -> str:
+    """Return the lines of an edited text around a line, counted from 0."""
+    lines = text.split("\n")
+    start, end = max(0, line - _CONTEXT_LINES), min(len(lines), line + _CONTEXT_LINES + 1)
+    rendered = number_lines(lines[start:end], start + 1)
+    return f"The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{rendered}"
+
+
+def insert_lines(text: str, line: int, new: str) -> str:
+    """Return the text with lines inserted after a line; 0 is before the first."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if not 0 <= line <= len(lines):
+        raise ToolFailed(f"Invalid `insert_line` parameter: {line}. It should be within the range [0, {len(lines)}].")
+    lines.insert(line, new.rstrip("\n"))
+    edited = "\n".join(lines)
+    return edited if edited.endswith("\n") else f"{edited}\n"
+
 
 MAX_FILE_BYTES = 100_000
 MAX_FILE_COUNT = 2_000
@@ -57,7 +158,9 @@ class MemoryFiles:
         record = new_file_record(scope, key, _check_text(text, path), by=by)
         if key == ROOT or await self._below(scope, key, limit=1):
             raise ToolFailed(f"File {path} already exists")
-        await self._check_file_count(scope, key, original=path)
+        if await self._ledger.count(scope, Listing(filter=And(_scope_filters(scope)))) >= MAX_FILE_COUNT:
+            raise ToolFailed(f"There are {MAX_FILE_COUNT:,} files already: delete some, then create {path}")
+        await self._check_parents(scope, key, original=path)
         await self._check_rate(scope)
         record, secrets = self._redacting.redact_record(record)
         if record.key != key:
@@ -76,16 +179,16 @@ class MemoryFiles:
 
         def replaced(text: str) -> str:
             nonlocal line
-            text, line = rendering.replace_once(text, old, new, path=path)
+            text, line = replace_once(text, old, new, path=path)
             return text
 
         text, secrets = await self._edit(scope, path, replaced, by=by)
-        return rendering.render_snippet(text, line) + _describe_secrets(secrets)
+        return render_snippet(text, line) + _describe_secrets(secrets)
 
     async def insert(self, scope: Scope, path: str, line: int, text: str, *, by: Author) -> str:
         """Insert lines after a line; 0 is before the first."""
         new = normalise_invisible(text)
-        _, secrets = await self._edit(scope, path, lambda content: rendering.insert_lines(content, line, new), by=by)
+        _, secrets = await self._edit(scope, path, lambda content: insert_lines(content, line, new), by=by)
         return f"The file {path} has been edited.{_describe_secrets(secrets)}"
 
     async def delete(self, scope: Scope, path: str, *, by: Author) -> str:
@@ -193,11 +296,6 @@ class MemoryFiles:
             if cursor is None:
                 break
         return records
-
-    async def _check_file_count(self, scope: Scope, key: str, *, original: str) -> None:
-        if await self._ledger.count(scope, Listing(filter=And(_scope_filters(scope)))) >= MAX_FILE_COUNT:
-            raise ToolFailed(f"There are {MAX_FILE_COUNT:,} files already: delete some, then create {original}")
-        await self._check_parents(scope, key, original=original)
 
     async def _check_parents(self, scope: Scope, key: str, *, original: str) -> None:
         parents = parents_of(key)

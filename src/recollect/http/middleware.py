@@ -20,7 +20,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recollect.cache.rate_limiter import RateLimiter
+from recollect.cache.redis_client import RateLimiter
 from recollect.config.settings import Settings
 from recollect.http.auth.address import is_loopback
 from recollect.http.errors import ErrorFormat, ErrorInfo, error_format_for, send_error

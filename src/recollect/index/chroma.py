@@ -8,37 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
 
 from recollect.errors import IndexUnavailable, MissingExtra
-from recollect.index.guarded_store import ThreadCalls, require_hash
-from recollect.index.vector_store import StoredVector, VectorStoreOptions, redact_address
+from recollect.index.vector_store import StoredVector, ThreadCalls, VectorStoreOptions, redact_address, require_hash
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.models.embedding import EmbeddingModel
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
-
-
-ChromaFilter = Mapping[str, Any]
 _PATH = "/api/v2/tenants/default_tenant/databases/default_database/collections"
 _MAX_COLLECTIONS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class ChromaRows:
-    """An answer of Chroma: ids, distances from the query, and hashes of user and place, the last two if requested."""
-
-    ids: Sequence[str]
-    distances: Sequence[float] = ()
-    hashes: Sequence[Mapping[str, str]] = ()
 
 
 class LocalChromaCollection:
@@ -72,32 +55,9 @@ class LocalChromaCollection:
     async def remove(self, name: str) -> None:
         await self._calls.run(lambda: self._connect().delete_collection(name))
 
-    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows:
-        result = await self._calls.run(
-            lambda: self._collection.query(
-                query_embeddings=[vector], n_results=limit, where=where, include=["distances"]
-            )
-        )
-        return ChromaRows(result["ids"][0], result["distances"][0])
-
-    async def upsert(
-        self, ids: Sequence[str], vectors: NDArray[np.float32], hashes: Sequence[Mapping[str, str]]
-    ) -> None:
-        await self._calls.run(
-            lambda: self._collection.upsert(ids=list(ids), embeddings=vectors, metadatas=list(hashes))
-        )
-
-    async def get(
-        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
-    ) -> ChromaRows:
-        include = ["metadatas"] if limit else []
-        result = await self._calls.run(
-            lambda: self._collection.get(where=where, limit=limit, offset=offset, include=include)
-        )
-        return ChromaRows(result["ids"], hashes=result["metadatas"] or ())
-
-    async def delete(self, ids: Sequence[str]) -> None:
-        await self._calls.run(lambda: self._collection.delete(ids=list(ids)))
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """Return the result of query, upsert, get or delete, which take the same arguments as on a server."""
+        return await self._calls.run(lambda: getattr(self._collection, operation)(**arguments))
 
     async def close(self) -> None:
         self._calls.close()
@@ -137,31 +97,10 @@ class RemoteChromaCollection:
     async def remove(self, name: str) -> None:
         await self._request("DELETE", f"/{name}")
 
-    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows:
-        body = {
-            "query_embeddings": [vector.tolist()],
-            "n_results": limit,
-            "where": where,
-            "include": ["distances"],
-        }
-        result = await self._request("POST", f"/{self._id}/query", body)
-        return ChromaRows(result["ids"][0], result["distances"][0])
-
-    async def upsert(
-        self, ids: Sequence[str], vectors: NDArray[np.float32], hashes: Sequence[Mapping[str, str]]
-    ) -> None:
-        body = {"ids": list(ids), "embeddings": vectors.tolist(), "metadatas": list(hashes)}
-        await self._request("POST", f"/{self._id}/upsert", body)
-
-    async def get(
-        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
-    ) -> ChromaRows:
-        body = {"where": where, "limit": limit, "offset": offset, "include": ["metadatas"] if limit else []}
-        result = await self._request("POST", f"/{self._id}/get", body)
-        return ChromaRows(result["ids"], hashes=result.get("metadatas") or ())
-
-    async def delete(self, ids: Sequence[str]) -> None:
-        await self._request("POST", f"/{self._id}/delete", {"ids": list(ids)})
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """Return the result of query, upsert, get or delete."""
+        body = {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in arguments.items()}
+        return await self._request("POST", f"/{self._id}/{operation}", body)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -215,9 +154,13 @@ class ChromaVectorStore:
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
         in_places = {"place": {"$in": [require_hash(place) for place in places]}}
         where = {"$and": [{"user": {"$eq": require_hash(user)}}, in_places]}
-        result = await (await self._open_collection()).query(np.asarray(vector, np.float32), where, limit=limit)
-        rows = np.fromiter(map(int, result.ids), np.int64, len(result.ids))
-        return ScoredRows(rows, 1 - np.asarray(result.distances, np.float32))
+        query = np.asarray(vector, np.float32)[None]
+        collection = await self._open_collection()
+        result = await collection.call(
+            "query", query_embeddings=query, n_results=limit, where=where, include=["distances"]
+        )
+        [ids], [distances] = result["ids"], result["distances"]
+        return ScoredRows(np.fromiter(map(int, ids), np.int64, len(ids)), 1 - np.asarray(distances, np.float32))
 
     async def put(self, rows: Sequence[StoredVector]) -> None:
         hashes = [{"user": require_hash(each.user), "place": require_hash(each.place)} for each in rows]
@@ -225,12 +168,13 @@ class ChromaVectorStore:
         for start in range(0, len(rows), _BATCH_ROWS):
             batch = rows[start : start + _BATCH_ROWS]
             vectors = np.stack([np.asarray(each.vector, np.float32) for each in batch])
-            await collection.upsert([str(each.row) for each in batch], vectors, hashes[start : start + _BATCH_ROWS])
+            ids, metadatas = [str(each.row) for each in batch], hashes[start : start + _BATCH_ROWS]
+            await collection.call("upsert", ids=ids, embeddings=vectors, metadatas=metadatas)
 
     async def drop(self, rows: Sequence[int]) -> None:
         collection = await self._open_collection()
         for start in range(0, len(rows), _BATCH_ROWS):
-            await collection.delete([str(row) for row in rows[start : start + _BATCH_ROWS]])
+            await collection.call("delete", ids=[str(row) for row in rows[start : start + _BATCH_ROWS]])
 
     async def drop_user(self, user: str) -> int:
         rows = await self.rows(user)
@@ -239,12 +183,12 @@ class ChromaVectorStore:
 
     async def rows(self, user: str) -> Sequence[int]:
         where = {"user": {"$eq": require_hash(user)}}
-        return sorted(map(int, (await (await self._open_collection()).get(where)).ids))
+        return sorted(map(int, (await (await self._open_collection()).call("get", where=where, include=[]))["ids"]))
 
     async def users(self) -> Sequence[str]:
         collection, users, offset = await self._open_collection(), set[str](), 0
-        while (batch := await collection.get(limit=_PAGE, offset=offset)).ids:
-            users |= {each["user"] for each in batch.hashes}
+        while (batch := await collection.call("get", limit=_PAGE, offset=offset, include=["metadatas"]))["ids"]:
+            users |= {each["user"] for each in batch["metadatas"]}
             offset += _PAGE
         return sorted(users)
 

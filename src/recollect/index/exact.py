@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.index.protocol import Nearest
-from recollect.index.shard import Shard, ShardCache, quantize
-from recollect.index.shard_view import ShardView, cosines, dots, visible_mask
+from recollect.index.shard import Shard, ShardCache, ShardView, cosines, dots, quantize, visible_mask
 from recollect.ledger.ledger import Ledger
+from recollect.model.change import Vector
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
-
 
 # Below this many numbers a product takes less than a millisecond: not worth another thread.
 _INLINE_NUMBERS = 5_000_000

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from recollect.errors import IndexInUse, MissingExtra
-from recollect.index.guarded_store import ThreadCalls, require_hash
-from recollect.index.vector_store import StoredVector, VectorStoreOptions, model_digest, redact_address
+from recollect.index.vector_store import (
+    StoredVector,
+    ThreadCalls,
+    VectorStoreOptions,
+    model_digest,
+    redact_address,
+    require_hash,
+)
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.models.embedding import EmbeddingModel
 
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
-
+T = TypeVar("T")
 _PARTITIONS = 64
 # Ids per call, and row numbers per page when users are listed.
 _BATCH_IDS, _WINDOW = 1_000, 20_000
@@ -111,8 +115,7 @@ class MilvusVectorStore:
         # Milvus requires `ef` to be at least the limit.
         params = {"metric_type": "COSINE", "params": {"ef": max(self._options.ef, limit)}}
 
-        def search() -> ScoredRows:
-            client = self._connect()
+        def search(client: Any) -> ScoredRows:
             [hits] = client.search(
                 self._collection,
                 data=[vector],
@@ -126,7 +129,7 @@ class MilvusVectorStore:
             rows = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
             return ScoredRows(rows, np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)))
 
-        return await self._calls.run(search)
+        return await self._run(search)
 
     async def put(self, rows: Sequence[StoredVector]) -> None:
         data = [
@@ -139,42 +142,35 @@ class MilvusVectorStore:
             for each in rows
         ]
 
-        def put() -> None:
-            client = self._connect()
+        def put(client: Any) -> None:
             # Not upsert: a server of 2.3 puts the row into the partition of another user, where searches miss it.
             self._delete(client, [each.row for each in rows])
             client.insert(self._collection, data, timeout=self._options.timeout_s)
 
-        await self._calls.run(put)
+        await self._run(put)
 
     async def drop(self, rows: Sequence[int]) -> None:
-        await self._calls.run(lambda: self._delete(self._connect(), rows))
+        await self._run(lambda client: self._delete(client, rows))
 
     async def drop_user(self, user: str) -> int:
-        require_hash(user)
-
-        def drop() -> int:
-            client = self._connect()
-            rows = self._rows(client, user)
-            self._delete(client, rows)
-            return len(rows)
-
-        return await self._calls.run(drop)
+        rows = await self.rows(user)
+        await self.drop(rows)
+        return len(rows)
 
     async def rows(self, user: str) -> Sequence[int]:
-        require_hash(user)
-        return await self._calls.run(lambda: self._rows(self._connect(), user))
+        condition = f'user == "{require_hash(user)}"'
+        matches = await self._run(lambda client: self._query(client, condition, "id"))
+        return sorted(each["id"] for each in matches)
 
     async def users(self) -> Sequence[str]:
-        return await self._calls.run(lambda: sorted(set(self._users(self._connect()))))
+        return await self._run(lambda client: sorted(set(self._users(client))))
 
     async def clear(self) -> None:
-        def clear() -> None:
-            client = self._connect()
+        def clear(client: Any) -> None:
             client.drop_collection(self._collection, timeout=self._options.timeout_s)
             self._create_collection(client, self._collection)
 
-        await self._calls.run(clear)
+        await self._run(clear)
 
     async def close(self) -> None:
         self._calls.close()
@@ -183,31 +179,22 @@ class MilvusVectorStore:
                 self._client.close()
             self._client = None
 
-    def _rows(self, client: Any, user: str) -> list[int]:
-        matches = client.query(
-            self._collection,
-            filter=f'user == "{user}"',
-            output_fields=["id"],
-            consistency_level=_STRONG,
-            timeout=self._options.timeout_s,
-        )
-        return sorted(each["id"] for each in matches)
+    async def _run(self, work: Callable[[Any], T]) -> T:
+        """Return the result of work with the client, in a thread."""
+        return await self._calls.run(lambda: work(self._connect()))
+
+    def _query(self, client: Any, condition: str, field: str, **limit: int) -> Any:
+        options = {"consistency_level": _STRONG, "timeout": self._options.timeout_s, **limit}
+        return client.query(self._collection, filter=condition, output_fields=[field], **options)
 
     def _users(self, client: Any) -> Iterator[str]:
         """Yield the user of each row, by ranges of rows, because the size of an answer is limited."""
         start = 0
         while True:
-            options = {"consistency_level": _STRONG, "timeout": self._options.timeout_s}
-            page = client.query(
-                self._collection,
-                filter=f"id >= {start} and id < {start + _WINDOW}",
-                output_fields=["user"],
-                **options,
-            )
+            page = self._query(client, f"id >= {start} and id < {start + _WINDOW}", "user")
             yield from (each["user"] for each in page)
             start += _WINDOW
-            rest = {"filter": f"id >= {start}", "output_fields": ["id"], "limit": 1}
-            if not page and not client.query(self._collection, **rest, **options):
+            if not page and not self._query(client, f"id >= {start}", "id", limit=1):
                 return
 
     def _delete(self, client: Any, rows: Sequence[int]) -> None:

@@ -31,11 +31,11 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Row, Tx
 from recollect.ledger.sql.vectors import model_number
 from recollect.ledger.types import ScoredRows
+from recollect.model.change import Vector
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.model.change import Vector
 
 
 _log = logging.getLogger("recollect")
@@ -172,7 +172,14 @@ class PgvectorStore:
 
     async def _fill_and_build(self, connection: Any, users: Sequence[str], number: int, progress: Progress) -> None:
         for user in users:
-            await _fill(connection, user, number, progress)
+            await connection.execute(sql.ENROL, user, number)
+            total = await connection.fetchval(
+                "SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, number
+            )
+            done, after = 0, -1
+            while filled := await connection.fetch(sql.FILL, user, number, after, FILL_BATCH):
+                done, after = done + len(filled), max(row[0] for row in filled)
+                progress(min(done, total), total)
         await _build(self._engine, connection, (number, self._model.dimensions), progress)
         # Only now, or they would be searched without an index.
         for user in users:
@@ -255,7 +262,7 @@ async def prepare(connection: Any, model: EmbeddingModel) -> None:
 
 async def _try_execute(connection: Any, *statements: str) -> bool:
     """Execute statements in a transaction that waits only briefly for locks; return whether it succeeded."""
-    from recollect.ledger.postgres_errors import REFUSED_ERRORS
+    from recollect.ledger.postgres import REFUSED_ERRORS
 
     try:
         async with connection.transaction():
@@ -265,16 +272,6 @@ async def _try_execute(connection: Any, *statements: str) -> bool:
     except REFUSED_ERRORS:
         return False
     return True
-
-
-async def _fill(connection: Any, user: str, model: int, progress: Progress) -> None:
-    """Convert all vectors of a user for pgvector."""
-    await connection.execute(sql.ENROL, user, model)
-    total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
-    done, after = 0, -1
-    while filled := await connection.fetch(sql.FILL, user, model, after, FILL_BATCH):
-        done, after = done + len(filled), max(row[0] for row in filled)
-        progress(min(done, total), total)
 
 
 async def _missing(connection: Any, model: int) -> dict[str, str]:

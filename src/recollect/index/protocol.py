@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from recollect.model.change import Vector
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import Filter
 from recollect.model.scope import Scope
@@ -14,8 +15,6 @@ from recollect.model.scope import Scope
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +46,31 @@ class View(Protocol):
     @property
     def count(self) -> int:
         """Return how many memories are visible."""
-        ...
 
     @property
     def is_quick(self) -> bool:
         """Return whether a search takes less than a millisecond or so, in this thread."""
-        ...
 
     def speakers_called(self, words: Collection[str]) -> Mapping[str, int]:
         """Return the speakers of visible rows whose name begins with one of the words, with their codes."""
-        ...
 
     async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
         """Return the nearest rows."""
-        ...
 
     async def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the score of each row; 0 for rows without a vector."""
-        ...
 
     async def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vector of each row; zeros for rows without one."""
-        ...
 
     def traits(self, rows: NDArray[np.int64]) -> Traits:
         """Return the traits of each row."""
-        ...
 
     def neighbors(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rows before and after each row in its session; -1 where none is visible."""
-        ...
 
     def is_visible(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of the rows are visible, with a vector or without."""
-        ...
 
 
 class Index(Protocol):
@@ -91,10 +81,8 @@ class Index(Protocol):
 
         With `as_of`, of what was valid at that moment instead; without `turns`, only of memories that are no turns.
         """
-        ...
 
     async def forget(self, user: str) -> StoreErasure:
         """Drop the rows of a user of whom something was erased from the ledger; report how many."""
-        ...
 
     async def close(self) -> None: ...

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,16 +20,13 @@ from recollect.errors import IndexUnavailable, RecollectError
 from recollect.index.vector_store import ExternalVectorStore, StoredVector, hash_place, hash_user
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import ChangedRow, IndexLag, Revision
+from recollect.model.change import Vector
 from recollect.model.erasure import Target
 from recollect.model.ids import new_id
 from recollect.model.memory import Status
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.tracing import format_traceback
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 _log = logging.getLogger("recollect")
 

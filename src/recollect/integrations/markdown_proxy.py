@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
 from types import TracebackType
@@ -13,7 +14,7 @@ import httpx
 from recollect.client import AsyncMemory
 from recollect.config.name_mapping import translate
 from recollect.config.settings import load
-from recollect.errors import InvalidSettings, ModelUnavailable
+from recollect.errors import InvalidSettings, ModelUnavailable, StoreBusy
 from recollect.model.messages import message_text
 from recollect.model.result import Hit
 
@@ -86,6 +87,9 @@ class MemoryClient:
     async def __aenter__(self) -> Self:
         service = await (await self.memory.open()).service()
         if service.mirror is not None:
+            # Files that changed meanwhile are read before the first search, unless another process mirrors them.
+            with suppress(StoreBusy):
+                await service.mirror.sync()
             service.mirror.start()
         return self
 

@@ -226,7 +226,7 @@ def recalling(
         except Unavailable as error:
             _log.warning("a model call has no memories: %s", error)
             return data.model_data
-        messages = cast("list[TResponseInputItem]", list(result.messages))
+        messages: list[TResponseInputItem] = list(result.messages)
         return ModelInputData(input=messages, instructions=data.model_data.instructions)
 
     return recall

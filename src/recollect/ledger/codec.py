@@ -8,19 +8,16 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.errors import InvalidInput, InvalidText
+from recollect.model.change import Vector
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.result import Page
 from recollect.model.scope import Level
 from recollect.model.text import is_storable, validate_text
 from recollect.model.times import as_utc, from_micros, to_micros
 from recollect.models.embedding import EmbeddingModel
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 TIME_FIELDS = frozenset(
     ["created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at"]

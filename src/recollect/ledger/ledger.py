@@ -6,7 +6,7 @@ Most methods are functions of `recollect.ledger.sql`, which describe them, run i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.ledger.sql import (
-    api_keys,
-    evidence,
+    accounts,
     full_text,
-    idempotency,
-    index_feed,
     leases,
     maintenance,
     maintenance_tasks,
@@ -34,27 +31,44 @@ from recollect.ledger.sql import model_states as model_sql
 from recollect.ledger.sql import responses as response_sql
 from recollect.ledger.sql import tombstones as tombstone_sql
 from recollect.ledger.sql import turns as turn_sql
-from recollect.ledger.sql import usage as usage_sql
 from recollect.ledger.sql import vectors as vector_sql
-from recollect.ledger.sql.methods import prune_method, read_method, write_method
 from recollect.ledger.sql.migrate import migrate
-from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, tenant_or_all
+from recollect.ledger.sql.tx import (
+    ALL_TENANTS,
+    NO_TENANT,
+    SqlEngine,
+    prune_method,
+    read_method,
+    tenant_or_all,
+    write_method,
+)
 from recollect.ledger.tokenizer import TERMS_RULES
 from recollect.ledger.types import IndexRow, LexicalMatches, Revision
-from recollect.model.change import Applied, Author, Change, ChangeKind, Effect, IdempotencyToken, ModelUsage
+from recollect.model.change import (
+    Applied,
+    Author,
+    Change,
+    ChangeKind,
+    Effect,
+    HistoryEntry,
+    IdempotencyToken,
+    ModelUsage,
+    Vector,
+)
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category
-from recollect.model.query import EVERYTHING, validate_limit
+from recollect.model.query import EVERYTHING, Listing, validate_limit
+from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
+from recollect.model.usage import LlmQuota
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.metrics import LLM_CALLS, LLM_TOKENS, SAVED
 
 if TYPE_CHECKING:
     from recollect.ledger.backup_file import Backup
-    from recollect.model.change import Vector
 
 
 # The author of what was learned from turns.
@@ -129,7 +143,17 @@ class Ledger:
             tenant=scope.user,
         )
         self.on_change(scope.user)
-        _record_metrics(applied, effects, by)
+        saved = sum(
+            outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
+            for outcome in applied.outcomes
+        )
+        if saved and not applied.replayed:
+            SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
+        for effect in effects:
+            if isinstance(effect, ModelUsage):
+                LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
+                LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
+                LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
         return applied
 
     async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
@@ -191,8 +215,8 @@ class Ledger:
         memories.keyed_facts, quick=lambda scope, filter, as_of=None, **_: as_of is None and filter == EVERYTHING
     )
     find_conflicting = read_method(change_sql.find_conflicting)
-    derived = read_method(evidence.derived, quick=True)
-    succession = read_method(evidence.succession, quick=True)
+    derived = read_method(history_sql.derived, quick=True)
+    succession = read_method(history_sql.succession, quick=True)
     mentions = read_method(mention_sql.mentions)
     mentioning = read_method(mention_sql.mentioning)
     linked = read_method(mention_sql.linked)
@@ -220,16 +244,16 @@ class Ledger:
     embed = write_method(vector_sql.embed)
     store_token_vectors = write_method(vector_sql.store_token_vectors)
     vectors = read_method(vector_sql.vectors)
-    vectors_of = read_method(index_feed.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
+    vectors_of = read_method(vector_sql.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
     models = read_method(vector_sql.models, tenant=ALL_TENANTS)
 
-    row_count = read_method(index_feed.row_count, quick=True)
-    changed_rows = read_method(index_feed.changed_rows)
-    feed_position = read_method(index_feed.feed_position, quick=True)
-    lagging_users = read_method(index_feed.lagging_users, tenant=ALL_TENANTS)
-    lease_feed = write_method(index_feed.lease_feed, tenant=NO_TENANT)
-    save_feed_positions = write_method(index_feed.save_feed_positions, tenant=ALL_TENANTS)
-    reset_feed = write_method(index_feed.reset_feed, tenant=ALL_TENANTS)
+    row_count = read_method(vector_sql.row_count, quick=True)
+    changed_rows = read_method(vector_sql.changed_rows)
+    feed_position = read_method(vector_sql.feed_position, quick=True)
+    lagging_users = read_method(vector_sql.lagging_users, tenant=ALL_TENANTS)
+    lease_feed = write_method(vector_sql.lease_feed, tenant=NO_TENANT)
+    save_feed_positions = write_method(vector_sql.save_feed_positions, tenant=ALL_TENANTS)
+    reset_feed = write_method(vector_sql.reset_feed, tenant=ALL_TENANTS)
 
     model_states = read_method(model_sql.model_states, tenant=NO_TENANT, quick=True)
     make_current = write_method(model_sql.make_current, tenant=NO_TENANT)
@@ -276,8 +300,8 @@ class Ledger:
     maintenance_times = read_method(maintenance_tasks.maintenance_times, tenant=ALL_TENANTS, quick=True)
     record_maintenance_times = write_method(maintenance_tasks.record_maintenance_times, tenant=NO_TENANT)
     enqueue_due = write_method(maintenance_tasks.enqueue_due, tenant=NO_TENANT)
-    usage = read_method(usage_sql.usage)
-    spent_today = read_method(usage_sql.spent_today, quick=True)
+    usage = read_method(accounts.usage)
+    spent_today = read_method(accounts.spent_today, quick=True)
     prune_jobs = prune_method(job_sql.prune_jobs)
     prune_idempotency_keys = prune_method(job_sql.prune_idempotency_keys)
     prune_tombstones = prune_method(tombstone_sql.prune_tombstones)
@@ -309,17 +333,17 @@ class Ledger:
     thread_item = read_method(response_sql.thread_item, quick=True)
     drop_item = write_method(response_sql.drop_item)
 
-    claim_key = write_method(idempotency.claim_key)
-    store_answer = write_method(idempotency.store_answer)
-    release_key = write_method(idempotency.release_key)
+    claim_key = write_method(accounts.claim_key)
+    store_answer = write_method(accounts.store_answer)
+    release_key = write_method(accounts.release_key)
 
     # The owner of a key is known only once it is found, so keys are not rows of a user.
-    add_key = write_method(api_keys.add_key, tenant=NO_TENANT)
-    keys = read_method(api_keys.keys, tenant=NO_TENANT)
-    find_key = read_method(api_keys.find_key, tenant=NO_TENANT, quick=True)
-    has_keys = read_method(api_keys.has_keys, tenant=NO_TENANT, quick=True)
-    revoke_key = write_method(api_keys.revoke_key, tenant=NO_TENANT)
-    record_key_use = write_method(api_keys.record_key_use, tenant=NO_TENANT)
+    add_key = write_method(accounts.add_key, tenant=NO_TENANT)
+    keys = read_method(accounts.keys, tenant=NO_TENANT)
+    find_key = read_method(accounts.find_key, tenant=NO_TENANT, quick=True)
+    has_keys = read_method(accounts.has_keys, tenant=NO_TENANT, quick=True)
+    revoke_key = write_method(accounts.revoke_key, tenant=NO_TENANT)
+    record_key_use = write_method(accounts.record_key_use, tenant=NO_TENANT)
 
     tombstoned = read_method(tombstone_sql.tombstoned)
     has_tombstones = read_method(tombstone_sql.has_tombstones, quick=True)
@@ -420,16 +444,43 @@ class Ledger:
         await self.rebuild_terms()
 
 
-def _record_metrics(applied: Applied, effects: Sequence[Effect], by: Author) -> None:
-    """Count the memories that were added and the LLM calls they took."""
-    saved = sum(
-        outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
-        for outcome in applied.outcomes
-    )
-    if saved and not applied.replayed:
-        SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
-    for effect in effects:
-        if isinstance(effect, ModelUsage):
-            LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
-            LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
-            LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
+_PAGE = 200
+
+
+async def read_pages(ledger: Ledger, scope: Scope, listing: Listing) -> AsyncIterator[Page]:
+    """Yield all pages of a listing; its limit is the size of a page."""
+    while True:
+        page = await ledger.find(scope, listing)
+        yield page
+        if page.cursor is None:
+            return
+        listing = replace(listing, cursor=page.cursor)
+
+
+async def read_history(ledger: Ledger, scope: Scope, memory_id: str | None = None) -> AsyncIterator[HistoryEntry]:
+    """Yield the changes of one or all memories, newest first."""
+    before = None
+    while lines := await ledger.history(scope, memory_id=memory_id, limit=_PAGE, before=before):
+        for line in lines:
+            yield line
+        before = lines[-1].id
+
+
+async def quota_exceeded_reason(
+    ledger: Ledger, user: str, allowance: LlmQuota, *, unrecorded: int = 0, unrecorded_total: int = 0
+) -> str:
+    """Return why no LLM may be called for the user any more today; empty if one may.
+
+    Tokens that are not in the ledger yet count too. Without a limit the ledger is not read.
+    """
+    if allowance.refusal:
+        return allowance.refusal
+    if allowance.user:
+        spent = (await ledger.spent_today(user)).tokens + unrecorded
+        if spent >= allowance.user:
+            return f"the LLM has used today's {allowance.user:,} tokens of this user"
+    if allowance.everyone:
+        spent = (await ledger.spent_today(None)).tokens + unrecorded_total
+        if spent >= allowance.everyone:
+            return f"the LLM has used today's {allowance.everyone:,} tokens of all users"
+    return ""

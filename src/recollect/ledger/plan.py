@@ -24,13 +24,13 @@ from recollect.model.change import (
     Restore,
     Supersede,
     Update,
+    Vector,
 )
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     from recollect.ledger.types import Revision
-    from recollect.model.change import Vector
 
 
 Fingerprint: TypeAlias = tuple[str, str]
@@ -46,13 +46,35 @@ class ExistingRecords:
     by_slot: dict[Slot, MemoryRecord] = field(default_factory=dict)
 
     def add(self, record: MemoryRecord) -> None:
-        """Add a record of the ledger, with its fingerprint and key if it is active."""
+        """Add a record, with its fingerprint and key if it is active; raise Conflict if another one has them."""
         self.by_id[record.id] = record
-        if record.status is Status.ACTIVE:
-            if mark := fingerprint_of(record):
-                self.by_fingerprint[mark] = record
-            if slot := slot_of(record):
-                self.by_slot[slot] = record
+        if record.status is not Status.ACTIVE:
+            return
+        mark, slot = fingerprint_of(record), slot_of(record)
+        if mark and self.by_fingerprint.setdefault(mark, record).id != record.id:
+            raise Conflict(f"memory {self.by_fingerprint[mark].id} already says the same; forget it first")
+        if slot and self.by_slot.setdefault(slot, record).id != record.id:
+            raise Conflict(f"memory {self.by_slot[slot].id} already holds {record.key!r}; forget it first")
+
+    def release(self, record: MemoryRecord) -> None:
+        """Free the fingerprint and the key of a record."""
+        for marks, mark in ((self.by_fingerprint, fingerprint_of(record)), (self.by_slot, slot_of(record))):
+            if mark and mark in marks and marks[mark].id == record.id:  # type: ignore[index]
+                del marks[mark]  # type: ignore[arg-type]
+
+    def same_text(self, record: MemoryRecord) -> MemoryRecord | None:
+        """Return the active memory with the same text in the same place."""
+        mark = fingerprint_of(record)
+        return self.by_fingerprint.get(mark) if mark else None
+
+    def same_key(self, record: MemoryRecord) -> MemoryRecord | None:
+        """Return the active memory with the same key in the same place."""
+        slot = slot_of(record)
+        return self.by_slot.get(slot) if slot else None
+
+    def conflicting(self, record: MemoryRecord) -> MemoryRecord | None:
+        """Return the active memory with the same text or the same key as a new one."""
+        return (self.same_text(record) or self.same_key(record)) if record.status is Status.ACTIVE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +133,7 @@ def conflicting_records(records: Sequence[MemoryRecord], existing: ExistingRecor
     """Return the active memories with the text or the key of one of the records, each once."""
     matches: dict[str, MemoryRecord] = {}
     for record in records:
-        mark, slot = fingerprint_of(record), slot_of(record)
-        same_text = existing.by_fingerprint.get(mark) if mark else None
-        same_key = existing.by_slot.get(slot) if slot else None
-        matches |= {
-            existing_record.id: existing_record
-            for existing_record in (same_text, same_key)
-            if existing_record is not None
-        }
+        matches |= {each.id: each for each in (existing.same_text(record), existing.same_key(record)) if each}
     return list(matches.values())
 
 
@@ -171,7 +186,7 @@ def plan(changes: Sequence[Change | Revert], existing: ExistingRecords, *, at: d
 def _apply_change(plan: Plan, change: Change | Revert) -> Outcome:
     match change:
         case Add():
-            if change.first and (current := _conflicting(plan.existing, change.record)) is not None:
+            if change.first and (current := plan.existing.conflicting(change.record)) is not None:
                 raise Conflict(f"memory {current.id} is there already")
             return _add(plan, change.record, change.vector, correction=change.correction)
         case Update():
@@ -209,29 +224,20 @@ def _add(plan: Plan, record: MemoryRecord, vector: Vector | None, *, correction:
     same = plan.existing.by_id.get(record.id)
     if same is not None:
         return Outcome(ChangeKind.ADD, same, changed=False)
-    current = _conflicting(plan.existing, record)
+    current = plan.existing.conflicting(record)
     if current is not None:
-        if _is_retained(current, record, correction=correction, at=plan.at):
+        if is_retained(current, record, correction=correction, at=plan.at):
             return Outcome(ChangeKind.ADD, current, changed=False)
         return _supersede(plan, Supersede(current.id, record, vector=vector))
     plan.added[record.id] = record
     if vector is not None:
         plan.vectors[record.id] = vector
-    _register(plan.existing, record)
+    plan.existing.add(record)
     plan.lines.append(HistoryLine(record.id, ChangeKind.ADD, record.version, None, {"status": record.status}))
     return Outcome(ChangeKind.ADD, record)
 
 
-def _conflicting(existing: ExistingRecords, record: MemoryRecord) -> MemoryRecord | None:
-    """Return the active memory with the same text or the same key."""
-    if record.status is not Status.ACTIVE:
-        return None
-    mark, slot = fingerprint_of(record), slot_of(record)
-    same_text = existing.by_fingerprint.get(mark) if mark else None
-    return same_text or (existing.by_slot.get(slot) if slot else None)
-
-
-def _is_retained(current: MemoryRecord, record: MemoryRecord, *, correction: bool, at: datetime) -> bool:
+def is_retained(current: MemoryRecord, record: MemoryRecord, *, correction: bool = False, at: datetime) -> bool:
     """Return whether the current memory stays: not expired, and the new one neither surer nor a correction."""
     if current.expires_at is not None and current.expires_at <= at:
         return False
@@ -258,8 +264,8 @@ def _edit(
     before = {name: getattr(record, name) for name in after}
     edited = replace(record, **after, updated_at=plan.at, version=record.version + 1)
     check_storable(edited)
-    _unregister(plan.existing, record)
-    _register(plan.existing, edited)
+    plan.existing.release(record)
+    plan.existing.add(edited)
     if id in plan.added:
         plan.added[id] = edited
     else:
@@ -288,7 +294,7 @@ def _supersede(plan: Plan, change: Supersede) -> Outcome:
     old = _current(plan.existing, change.id, change.expected_version)
     # The old one goes first: a key has one active value at any moment.
     ending = {"status": Status.SUPERSEDED, "valid_to": _superseded_at(old, change.record.valid_from or plan.at)}
-    _unregister(plan.existing, old)
+    plan.existing.release(old)
     new = _add(plan, change.record, change.vector).record
     if new.id == old.id:
         raise Conflict(f"memory {old.id} cannot supersede itself")
@@ -308,23 +314,6 @@ def _current(existing: ExistingRecords, id: str, expected: int | None) -> Memory
     if expected is not None and record.version != expected:
         raise StaleVersion(f"memory {id} is at version {record.version}, not {expected}: read it again and retry")
     return record
-
-
-def _register(existing: ExistingRecords, record: MemoryRecord) -> None:
-    existing.by_id[record.id] = record
-    if record.status is not Status.ACTIVE:
-        return
-    mark, slot = fingerprint_of(record), slot_of(record)
-    if mark and existing.by_fingerprint.setdefault(mark, record).id != record.id:
-        raise Conflict(f"memory {existing.by_fingerprint[mark].id} already says the same; forget it first")
-    if slot and existing.by_slot.setdefault(slot, record).id != record.id:
-        raise Conflict(f"memory {existing.by_slot[slot].id} already holds {record.key!r}; forget it first")
-
-
-def _unregister(existing: ExistingRecords, record: MemoryRecord) -> None:
-    for marks, mark in ((existing.by_fingerprint, fingerprint_of(record)), (existing.by_slot, slot_of(record))):
-        if mark and mark in marks and marks[mark].id == record.id:  # type: ignore[index]
-            del marks[mark]  # type: ignore[arg-type]
 
 
 def undone_line_ids(lines: Sequence[HistoryEntry]) -> set[int]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import RecollectError, StoreUnavailable, Unavailable
-from recollect.ledger.postgres_errors import ERRORS, translate_error
+from recollect.ledger.postgres import ERRORS, translate_error
 
 if TYPE_CHECKING:
     from recollect.ledger.postgres import PostgresEngine

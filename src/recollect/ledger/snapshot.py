@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
 
-from recollect.ledger.sql.evidence import successions
-from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
+from recollect.ledger.sql.full_text import DocLengths, bm25
+from recollect.ledger.sql.history import successions
+from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.ledger.types import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, is_valid_now, valid_at
 from recollect.model.query import Filter, matches
 from recollect.model.scope import Scope
 from recollect.model.times import micros_or_none, now, to_micros
 from recollect.model.traits import compute_traits, speaker_name
-from recollect.model.validity import EFFECTIVE_STATUSES, is_valid_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 
@@ -37,30 +36,13 @@ class LedgerSnapshot:
 
     async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
         """Score by BM25, as the full text of a SQL ledger does."""
-        counts_by_row = {each.row: Counter(terms_of(each.record.content)) for each in self._records}
-        average = sum(counts.total() for counts in counts_by_row.values()) / max(len(counts_by_row), 1)
-        scores: defaultdict[int, float] = defaultdict(float)
-        covered: defaultdict[int, float] = defaultdict(float)
-        total, missing, missing_weight = 0.0, set[str](), 0.0
-        for term in query_terms(text):
-            occurrences = {row: counts[term] for row, counts in counts_by_row.items() if term in counts}
-            rarity = math.log(1 + (len(counts_by_row) - len(occurrences) + 0.5) / (len(occurrences) + 0.5))
-            total += rarity
-            if not occurrences:
-                missing.add(term)
-                missing_weight += rarity
-            for row, times in occurrences.items():
-                length = counts_by_row[row].total() / average
-                scores[row] += rarity * times / (times + K1 * (1 - B + B * length))
-                covered[row] += rarity
-        rows, total = sorted(scores), total or 1.0
-        return LexicalMatches(
-            np.asarray(rows, np.int64),
-            np.asarray([min(scores[row] / total, 1.0) for row in rows], np.float32),
-            np.asarray([min(covered[row] / total, 1.0) for row in rows], np.float32),
-            frozenset(missing),
-            missing_weight / total,
-        )
+        documents = [Counter(terms_of(each.record.content)) for each in self._records]
+        counts = np.array([document.total() for document in documents], np.int32)
+        lengths = DocLengths(rows=np.arange(1, len(documents) + 1), counts=counts, total=int(counts.sum()))
+        terms = query_terms(text)
+        occurrences = [[(row, each[term]) for row, each in enumerate(documents, 1) if term in each] for term in terms]
+        postings = [np.array(each, np.int64).reshape(-1, 2) for each in occurrences]
+        return bm25(terms, lengths, [(each[:, 0], each[:, 1]) for each in postings])
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None

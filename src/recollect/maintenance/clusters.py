@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.index.protocol import Index
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
+from recollect.ledger.ledger import Ledger, read_pages
+from recollect.model.change import Vector
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing, any_of
 from recollect.model.scope import Level, Scope
@@ -21,8 +21,6 @@ from recollect.text.normalize import normalize
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from recollect.model.change import Vector
 
 
 # The log and what sums it up stay as they are, and so does what has a key: it has one value already.

@@ -23,7 +23,6 @@ from recollect.maintenance.clusters import (
 )
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Change, ChangeKind, ModelUsage, Supersede, Update
-from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
@@ -31,11 +30,11 @@ from recollect.models.chat import Chat
 from recollect.models.structured import InvalidAnswer
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
-from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.instructions import find_instruction
+from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
-from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
+from recollect.write.operations import FactOp, Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text
 from recollect.write.screen import is_refusal
 
@@ -120,10 +119,7 @@ def check_merge(merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
         terms = set(terms_of(content))
         if len(terms & set(terms_of(text))) < _MIN_SHARED * len(terms):
             return f"most of memory {at + 1} is missing"
-    return _invented(text, "\n".join(f"{cluster[at].stated_at:%Y} {members[at]}" for at in members))
-
-
-def _invented(text: str, sources: str) -> str:
+    sources = "\n".join(f"{cluster[at].stated_at:%Y} {members[at]}" for at in members)
     if numbers := missing_numbers(text, sources):
         return f"no memory has the number {next(iter(numbers))}"
     if names := missing_names(text, sources):

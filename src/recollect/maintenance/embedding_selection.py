@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from recollect.config.settings import Settings
 from recollect.errors import MissingExtra, RecollectError, Unavailable
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import ModelOrigin, ModelState, current_model_state, find_model_state
+from recollect.ledger.types import ModelOrigin, ModelState, current_model_state, find_model_state
 from recollect.maintenance.embedding_migration import EmbeddingMigration, TargetModel
 from recollect.models.embedding import Embedder, EmbeddingModel
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
-from recollect.maintenance.prune import is_lasting, retention_score
+from recollect.ledger.ledger import Ledger, read_pages
+from recollect.maintenance.expire import is_lasting, retention_score
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, any_of, both

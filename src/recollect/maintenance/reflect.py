@@ -6,36 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from recollect.deps import Deps
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
-from recollect.model.change import Add, ChangeKind
-from recollect.model.extracted_fact import FactOp
+from recollect.model.change import Add, ChangeKind, Vector
 from recollect.model.ids import new_id
-from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust, is_valid_now
 from recollect.model.query import Filter, Listing, Not, any_of
 from recollect.model.scope import Level, Scope
-from recollect.model.validity import is_valid_now
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Partial
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.sessions.summary_text import instruction_reason
-from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
+from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, ask_for_json, record_cost_on_error
 from recollect.write.embed import embed
-from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
+from recollect.write.operations import FactOp, Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text, is_only_secret
 from recollect.write.screen import is_refusal
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 MAX_INSIGHT_CHARS = 500
 MIN_EVIDENCE = 2

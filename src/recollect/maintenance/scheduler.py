@@ -16,12 +16,11 @@ from datetime import UTC, datetime, timedelta
 from recollect.aio.background import BackgroundTask
 from recollect.deps import Deps
 from recollect.errors import RecollectError
-from recollect.ledger.jobs import MaintenanceState, TaskRun
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import MaintenanceState, TaskRun
 from recollect.maintenance.consolidate import consolidate
-from recollect.maintenance.embed_missing import drop_old_vectors
-from recollect.maintenance.expire import check_clock, expire
-from recollect.maintenance.prune import prune
+from recollect.maintenance.embedding_migration import drop_old_vectors
+from recollect.maintenance.expire import check_clock, expire, prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
 from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask
@@ -214,7 +213,10 @@ class Scheduler:
         moment = now()
         queued = await self._end_sessions(moment)
         queued += await self._queue_tasks(moment)
-        await self._finish_erasures(moment)
+        if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
+            done = await self._ledger.finish_erasures()
+            if not done.reached:
+                _log.warning("bytes of erased memories are left: %s", done.note)
         await self._purge_old(moment)
         return queued
 
@@ -249,12 +251,6 @@ class Scheduler:
             batch = jobs[start : start + _BATCH]
             queued += await self._ledger.enqueue_due([(each.scope, each.job) for each in batch])
         return queued
-
-    async def _finish_erasures(self, moment: datetime) -> None:
-        if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
-            done = await self._ledger.finish_erasures()
-            if not done.reached:
-                _log.warning("bytes of erased memories are left: %s", done.note)
 
     async def _purge_old(self, moment: datetime) -> None:
         if not await self._is_time(_PURGED, moment, _PURGE_EVERY):

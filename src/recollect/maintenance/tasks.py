@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound
-from recollect.ledger.jobs import MAINTENANCE_AUTHOR
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import MAINTENANCE_AUTHOR
 from recollect.model.change import Author, ChangeKind, Effect, Forget
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord

@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.jobs import MAINTENANCE_AUTHOR
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_history
+from recollect.ledger.ledger import Ledger, read_history
+from recollect.ledger.types import MAINTENANCE_AUTHOR
 from recollect.model.change import Author, ChangeKind, HistoryEntry, Outcome
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord

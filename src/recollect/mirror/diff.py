@@ -1,16 +1,18 @@
-"""Decide what a file means for its memory; the decision is pure."""
+"""Decide what a file means for its memory, and compare all files with all memories; nothing is changed here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
+from pathlib import Path
 
 from recollect.errors import InvalidInput
 from recollect.mirror.document import MemoryDocument, document_of, parse_document
 from recollect.mirror.folder import MirrorFolder, digest_of, mtime_ns
-from recollect.mirror.layout import FileLocation, FolderOwners, is_gone, parse_location
+from recollect.mirror.layout import MEMORY_FOLDERS, FileLocation, FolderOwners, has_file, is_gone, parse_location
 from recollect.mirror.state import FileRow
 from recollect.model.erasure import Erasure, Target, user_digest
 from recollect.model.memory import MemoryRecord, Status
@@ -108,7 +110,14 @@ def decide_action(file: ScannedFile, context: MemoryContext) -> FileAction:
     current = document_of(record)
     changes = file.document.changes(current)
     if is_gone(record):
-        return _decide_for_tombstone(record, row, edited=bool(changes))
+        edited = bool(changes)
+        if record.status is Status.SUPERSEDED and edited:
+            # Another memory replaced it in the meantime; the person's text becomes a memory of its own.
+            return FileAction.ADD_AS_NEW
+        if row is None and not edited:
+            # Whether a person moved it back or the ledger forgot it is unknown: it stays forgotten.
+            return FileAction.WRITE
+        return FileAction.RESTORE
     if file.document.scope != current.scope:
         return FileAction.MOVE
     if not changes:
@@ -119,16 +128,6 @@ def decide_action(file: ScannedFile, context: MemoryContext) -> FileAction:
     if row is None and earlier is not None and earlier.strip() == file.document.line["memory"]:
         return FileAction.WRITE
     return FileAction.CONFLICT
-
-
-def _decide_for_tombstone(record: MemoryRecord, row: FileRow | None, *, edited: bool) -> FileAction:
-    if record.status is Status.SUPERSEDED and edited:
-        # Another memory replaced it in the meantime; the person's text becomes a memory of its own.
-        return FileAction.ADD_AS_NEW
-    if row is None and not edited:
-        # Whether a person moved it back or the ledger forgot it is unknown: it stays forgotten.
-        return FileAction.WRITE
-    return FileAction.RESTORE
 
 
 class ErasureLog:
@@ -161,3 +160,69 @@ def _covers(erasure: Erasure, document: MemoryDocument) -> bool:
             return (erasure.project, erasure.session) == (project, session)
         case Target.TURN | Target.MEMORY:
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A path or a memory id, and how file and memory differ there."""
+
+    where: str
+    what: str
+
+
+async def verify_files(
+    root: Path, service: Service, *, root_user: str, progress: Callable[[int], None]
+) -> tuple[int, list[Difference]]:
+    """Return the number of files and every difference."""
+    check = _Verification(MirrorFolder(root))
+    owners = FolderOwners(check.folder, root_user=root_user)
+    count = await asyncio.to_thread(check.read_files, owners, progress)
+    for user in sorted({*check.files, *await service.users()}):
+        async for records in service.transfer.records(user):
+            check.compare(user, records)
+        for file in check.files.get(user, {}).values():
+            check.report(file.path, "the ledger has no such memory")
+    return count, check.differences
+
+
+@dataclass(slots=True)
+class _Verification:
+    """The files by user and memory id that are not compared yet, and the differences so far."""
+
+    folder: MirrorFolder
+    files: dict[str, dict[str, ScannedFile]] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+
+    def report(self, where: str, what: str) -> None:
+        self.differences.append(Difference(where, what))
+
+    def read_files(self, owners: FolderOwners, progress: Callable[[int], None]) -> int:
+        paths = (path for start in MEMORY_FOLDERS for path, _ in self.folder.scan(start))
+        count = 0
+        for count, path in enumerate((path for path in paths if parse_location(path) is not None), 1):
+            progress(count)
+            try:
+                file = read_file(path, self.folder, owners)
+            except (InvalidInput, OSError) as error:
+                self.report(path, str(error))
+                continue
+            id, user_files = file.document.id, self.files.setdefault(file.user, {})
+            if id is None:
+                self.report(path, "it is not in the ledger yet")
+            elif id in user_files and not file.location.is_tombstone:
+                self.report(path, f"it names the same memory as {user_files[id].path}")
+            else:
+                user_files[id] = file
+        return count
+
+    def compare(self, user: str, records: Iterable[MemoryRecord]) -> None:
+        for record in records:
+            file = self.files.get(user, {}).pop(record.id, None)
+            if file is None:
+                # A person may remove tombstones.
+                if has_file(record) and not is_gone(record):
+                    self.report(record.id, "the memory has no file")
+            elif file.location.is_tombstone != is_gone(record):
+                self.report(file.path, f"the memory is {record.status}")
+            elif changes := file.document.changes(document_of(record)):
+                self.report(file.path, f"it differs from the memory in {', '.join(sorted(changes))}")

@@ -16,8 +16,7 @@ from recollect.mirror.diff import ErasureLog, FileAction, MemoryContext, Scanned
 from recollect.mirror.document import MemoryDocument, document_of, render_document
 from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, parse_location, role_of
-from recollect.mirror.result import SyncResult
-from recollect.mirror.state import ConflictFile, FileRow, MirrorState
+from recollect.mirror.state import ConflictFile, FileRow, MirrorState, SyncResult
 from recollect.mirror.to_files import FileWriter
 from recollect.model.change import Actor, Author
 from recollect.model.ids import new_id

@@ -104,13 +104,19 @@ class GitRepository:
 
     def initialize(self) -> None:
         """Create the repository if there is none, and finish an interrupted erasure."""
-        self._recover()
+        new, old = self._root / ".git.new", self._root / ".git.old"
+        if not self.folder.exists() and (new / "complete").exists():
+            self._swap(new)
+        elif not self.folder.exists() and old.exists():
+            os.rename(old, self.folder)
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
         if not self.folder.exists():
             self._run("init", "-q", "-b", "main")
         elif not self.folder.is_dir() or self.folder.is_symlink():
             raise StoreUnavailable(f"{self.folder} must be a folder, since the mirror owns its repository")
         self._exclude(self.folder)
-        self._unlock()
+        (self.folder / "index.lock").unlink(missing_ok=True)
 
     def commit_all(self, message: str, *, excluding: Sequence[str] = ()) -> bool:
         """Commit all changes except those of some paths."""
@@ -204,25 +210,12 @@ class GitRepository:
         (self.folder / "complete").unlink(missing_ok=True)
         shutil.rmtree(old, ignore_errors=True)
 
-    def _recover(self) -> None:
-        new, old = self._root / ".git.new", self._root / ".git.old"
-        if not self.folder.exists() and (new / "complete").exists():
-            self._swap(new)
-        elif not self.folder.exists() and old.exists():
-            os.rename(old, self.folder)
-        for leftover in (new, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-
     def _exclude(self, folder: Path) -> None:
         info = folder / "info"
         info.mkdir(exist_ok=True)
         exclude = info / "exclude"
         if not exclude.exists() or exclude.read_text(errors="replace") != _EXCLUDE:
             exclude.write_text(_EXCLUDE)
-
-    def _unlock(self) -> None:
-        """Remove the lock of a killed process: this process has locked the folder."""
-        (self.folder / "index.lock").unlink(missing_ok=True)
 
     def _run(self, *arguments: str, stdin: bytes = b"", may_fail: bool = False, bare: bool = False) -> bytes:
         location = () if bare else (f"--git-dir={self.folder}", f"--work-tree={self._root}")

@@ -1,4 +1,4 @@
-"""The last known state of each file and user, in a small database, so that the mirror starts in seconds.
+"""The state of a mirrored folder: its lock, and the last known state of each file and user in a small database.
 
 It has paths, ids, versions and digests, but no content. If it is lost, all files are read again. Writes are recorded
 before they are done, so that after a crash they are not taken for a person's edits.
@@ -6,16 +6,20 @@ before they are done, so that after a crash they are not taken for a person's ed
 
 from __future__ import annotations
 
+import fcntl
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from recollect.errors import StoreUnavailable
+from recollect.mirror.layout import CONFLICTS, STATE_FOLDER, parse_location
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
@@ -270,3 +274,165 @@ class MirrorState:
     def close(self) -> None:
         """Close the database."""
         self._db.close()
+
+
+_KINDS = {"user": "turn", "assistant": "turn", "memory": "fact", "summary": "summary"}
+
+
+@dataclass(slots=True)
+class SyncResult:
+    """The result of a synchronisation: memories changed by files, and files changed by memories.
+
+    `ingested` are paths that a person changed, `written` and `removed` those that the mirror changed. `users` are
+    those whose files changed. `is_whole` says that all files were compared.
+    """
+
+    added: int = 0
+    edited: int = 0
+    forgotten: int = 0
+    restored: int = 0
+    conflicts: int = 0
+    bad: int = 0
+    ingested: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    users: set[str] = field(default_factory=set)
+    is_whole: bool = False
+
+    @property
+    def changed(self) -> list[str]:
+        """Return the changed paths, whoever changed them."""
+        return [*self.ingested, *self.written, *self.removed]
+
+    @property
+    def commit_message(self) -> str:
+        """Return one line, such as "Write 2 turns and 1 fact; remove 1 fact (1 edited by hand)"."""
+        by_hand = {"added": self.added, "edited": self.edited, "deleted": self.forgotten, "restored": self.restored}
+        manual_changes = ", ".join(f"{count} {how}" for how, count in by_hand.items() if count)
+        written, removed = _count_kinds(self.written), _count_kinds(self.removed)
+        parts = [f"write {written}" if written else "", f"remove {removed}" if removed else ""]
+        summary = "; ".join(filter(None, parts)) or "keep files"
+        return summary[0].upper() + summary[1:] + (f" ({manual_changes} by hand)" if manual_changes else "")
+
+
+def _count_kinds(paths: Iterable[str]) -> str:
+    kinds = Counter(map(_kind, paths))
+    counts = [f"{count} {kind if count == 1 else _plural(kind)}" for kind, count in sorted(kinds.items())]
+    return " and ".join([", ".join(counts[:-1]), counts[-1]] if len(counts) > 1 else counts)
+
+
+def _kind(path: str) -> str:
+    location = parse_location(path)
+    if location is None:
+        return "conflict" if CONFLICTS in path else "file"
+    return "tombstone" if location.is_tombstone else _KINDS[location.role]
+
+
+def _plural(kind: str) -> str:
+    return "summaries" if kind == "summary" else f"{kind}s"
+
+
+_LOCK_FILE = "lock"
+STATE_FILE = "mirror.db"
+
+
+def make_state_folder(root: Path) -> Path:
+    """Return the folder of the mirror's own state; create it if necessary."""
+    folder = root / STATE_FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+class MirrorLock:
+    """A file lock, so that one process at a time mirrors a folder; it ends with the process."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._handle: int | None = None
+
+    def acquire(self) -> bool:
+        """Acquire the lock, or return False if another process has it."""
+        if self._handle is not None:
+            return True
+        handle = os.open(
+            make_state_folder(self._root) / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        os.truncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def locking_process(root: Path) -> int | None:
+    """Return the id of the process that mirrors a folder; None if none does."""
+    lock = MirrorLock(root)
+    if not (root / STATE_FOLDER / _LOCK_FILE).exists():
+        return None
+    if lock.acquire():
+        lock.release()
+        return None
+    text = (root / STATE_FOLDER / _LOCK_FILE).read_text().strip()
+    return int(text) if text.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorStatus:
+    """The status of a folder: its process, counts, rejected files and conflicts."""
+
+    folder: Path
+    process: int | None = None
+    synced_at: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    users: int = 0
+    rejected: Sequence[RejectedFile] = ()
+    conflicts: Sequence[ConflictFile] = ()
+    versions: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "folder": str(self.folder),
+            "mirrored_by": self.process,
+            "synced_at": self.synced_at,
+            **self.counts,
+            "users": self.users,
+            "versions": self.versions,
+            "aside": [{"path": file.path, "reason": file.reason, "since": file.at} for file in self.rejected],
+            "conflicts": [
+                {"path": conflict.path, "id": conflict.id, "since": conflict.at} for conflict in self.conflicts
+            ],
+        }
+
+
+def read_mirror_status(root: Path) -> MirrorStatus:
+    """Return the status of the mirror in a folder; `synced_at` is None if it was never synchronised."""
+    path = root / STATE_FOLDER / STATE_FILE
+    if not path.exists():
+        return MirrorStatus(folder=root, counts={"memories": 0, "tombstones": 0})
+    state = MirrorState(path, read_only=True)
+    try:
+        # A removed file is a resolved conflict.
+        conflicts = [conflict for conflict in state.conflicts() if (root / conflict.path).exists()]
+        return MirrorStatus(
+            folder=root,
+            process=locking_process(root),
+            synced_at=state.meta("synced_at"),
+            counts=state.count(),
+            users=len(state.users()),
+            rejected=state.rejected_files(),
+            conflicts=conflicts,
+            versions=(root / ".git").is_dir(),
+        )
+    finally:
+        state.close()

@@ -26,10 +26,8 @@ from recollect.mirror.layout import (
     parse_location,
     user_folder,
 )
-from recollect.mirror.result import SyncResult
-from recollect.mirror.snapshot import MAX_EAGER_MEMORIES, is_outdated, write_snapshot
-from recollect.mirror.state import FileRow, HistoryPosition, MirrorState
-from recollect.mirror.to_files import FileWriter
+from recollect.mirror.state import FileRow, HistoryPosition, MirrorState, SyncResult
+from recollect.mirror.to_files import MAX_EAGER_MEMORIES, FileWriter, is_outdated, write_snapshot
 from recollect.model.erasure import StoreErasure, Target, user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -90,15 +88,11 @@ class Synchronizer:
         users = await self._users()
         await self.write_users(users, result, progress)
         for user in users:
-            await self._write_unwritten(user, result)
+            rows = await asyncio.to_thread(self.state.rows_of_user, user, unwritten=True)
+            if rows:
+                records = await self._service.get_many(user, [row.id for row in rows[:_PAGE_SIZE]])
+                await asyncio.to_thread(self.writer.write_records, user, records, result)
         await asyncio.to_thread(self.state.set_meta, "synced_at", now().isoformat())
-
-    async def _write_unwritten(self, user: str, result: SyncResult) -> None:
-        """Retry files that could not be written the last time."""
-        rows = await asyncio.to_thread(self.state.rows_of_user, user, unwritten=True)
-        if rows:
-            records = await self._service.get_many(user, [row.id for row in rows[:_PAGE_SIZE]])
-            await asyncio.to_thread(self.writer.write_records, user, records, result)
 
     async def _is_same_ledger(self, ledger_id: str) -> bool:
         """Return whether all files were ingested into this ledger before."""

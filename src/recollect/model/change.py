@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Vector: TypeAlias = NDArray[np.float32]
+# In quotes, so that numpy is not loaded.
+Vector: TypeAlias = "NDArray[np.float32]"
 
 
 class ChangeKind(StrEnum):

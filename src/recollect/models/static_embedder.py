@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidSettings
-from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.text.stopwords import drop_conversation_words
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
-
-    from recollect.models.embedding import Matrix
 
 
 BUNDLED_TABLE = Path(__file__).parent / "table"
@@ -93,7 +91,7 @@ class StaticEmbedder:
     def _embed(self, table: _Table, texts: Sequence[str]) -> Matrix:
         import numpy as np
 
-        from recollect.models.unit_vectors import unit_rows
+        from recollect.models.embedder_wrappers import unit_rows
 
         if not texts:
             return np.empty((0, self._model.dimensions), dtype=np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from recollect.aio.deferred_writer import WAIT_S, DeferredWriter
+from recollect.aio.background import WAIT_S, DeferredWriter
 from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.model.scope import Scope

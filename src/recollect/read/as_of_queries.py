@@ -17,11 +17,10 @@ from recollect.ledger.codec import from_plain, make_page, pack_vector
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.snapshot import LedgerSnapshot
 from recollect.model.change import HistoryEntry
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, valid_at
 from recollect.model.query import MAX_VALUES, And, Filter, Listing, Not, Op, Where, both, matches
 from recollect.model.result import Hit, Page, SearchResult
 from recollect.model.scope import Scope
-from recollect.model.validity import EFFECTIVE_STATUSES, valid_at
 from recollect.models.embedding import Embedder
 from recollect.read import pinned_facts
 

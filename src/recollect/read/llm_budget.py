@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from recollect.aio.deferred_writer import WAIT_S, DeferredWriter
+from recollect.aio.background import WAIT_S, DeferredWriter
 from recollect.errors import BrokenAnswer, RecollectError
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.llm_quota import quota_exceeded_reason
+from recollect.ledger.ledger import Ledger, quota_exceeded_reason
 from recollect.model.change import Author, ModelUsage
 from recollect.model.scope import Scope
 from recollect.model.times import now

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from recollect.errors import RecollectError
-from recollect.models.reranking import Reranker
+from recollect.models.embedding import Reranker
 from recollect.models.server_errors import describe_error
 from recollect.observability.tracing import format_traceback
 from recollect.read.fuse import logit

@@ -17,12 +17,11 @@ from recollect.cache.answer_cache import AnswerCache, CacheKey
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.memories import record_from_row, record_to_row
 from recollect.model.erasure import StoreErasure
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import MemoryRecord, is_valid_now
 from recollect.model.query import Listing
 from recollect.model.result import Hit, Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.validity import is_valid_now
 
 # How the longest time that something took fades with each that took less: one slow question in some hundred is
 # enough for looking to be worth it.

@@ -16,11 +16,10 @@ import numpy as np
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.ledger.types import Derived, NumberedRecord
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, is_valid_now
 from recollect.model.query import EVERYTHING, matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.validity import is_valid_now
 from recollect.read.gather import ASSISTANT_INSTRUCTION, CandidateQuery, GatheredCandidates, score_parts
 from recollect.read.rank import SearchCandidate
 from recollect.read.select import normalize_words

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from recollect.aio.deferred_writer import DeferredWriter
+from recollect.aio.background import DeferredWriter
 from recollect.errors import NotFound, RecollectError, StoreUnavailable, Unauthenticated, Unavailable
 from recollect.ledger.ledger import Ledger
 from recollect.model.key import KEY_PREFIX, ApiKey, NewKey, hash_key

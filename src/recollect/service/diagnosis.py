@@ -14,8 +14,8 @@ from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexCheck, verify_index
 from recollect.index.vector_store_index import sync_of
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import current_model_state, find_model_state
 from recollect.ledger.sql.migrate import migrations
+from recollect.ledger.types import current_model_state, find_model_state
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
@@ -207,7 +207,7 @@ async def partition_tables(ledger: Ledger, parts: int) -> None:
     if ledger.engine.dialect.name != "postgres":
         raise Unsupported("only a PostgreSQL ledger can be partitioned: name one with --database postgresql://...")
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.ledger.postgres_partition import partition
+    from recollect.ledger.postgres_tables import partition
 
     assert isinstance(ledger.engine, PostgresEngine)
     await partition(ledger.engine, parts)

@@ -37,6 +37,10 @@ class MirrorFiles(Protocol):
         """Mirror changes until it is closed."""
         ...
 
+    async def sync(self) -> object:
+        """Synchronise files and ledger once; raise StoreBusy if another process mirrors them."""
+        ...
+
     async def forget(self, user: str) -> StoreErasure:
         """Remove the erased data of a user from the files."""
         ...

@@ -12,14 +12,13 @@ from typing import Any, Protocol, TypeAlias
 
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, InvalidInput, ModelUnavailable
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.llm_quota import quota_exceeded_reason
+from recollect.ledger.ledger import Ledger, quota_exceeded_reason
 from recollect.model.change import Author, ModelUsage
 from recollect.model.job import Job
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import LlmQuota
-from recollect.models.learning_chat import LearningChat
+from recollect.models.chat import LearningChat
 from recollect.remember import LearningConfig
 
 # How many tries a model that does not answer gets before the job is done without it.

@@ -12,8 +12,7 @@ from typing import Any
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_history
+from recollect.ledger.ledger import Ledger, read_history
 from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
 from recollect.model.memory import PROPOSED_BY, MemoryRecord, Status
 from recollect.model.query import And, Listing, Op, Where

@@ -19,29 +19,25 @@ from recollect.erasure import plan
 from recollect.errors import NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.llm_quota import quota_exceeded_reason
-from recollect.ledger.model_states import ModelState
-from recollect.ledger.types import Revision
-from recollect.maintenance import embed_missing
+from recollect.ledger.ledger import Ledger, quota_exceeded_reason
+from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
-from recollect.maintenance.embedding_migration import EmbeddingMigration
+from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceConfig
 from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
 from recollect.model.erasure import Receipt
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
-from recollect.model.query import EVERYTHING, Listing
+from recollect.model.query import EVERYTHING, Listing, exclude_expired
 from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.model.usage import LlmQuota, Part, SpentToday, Usage
-from recollect.model.validity import exclude_expired
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
-from recollect.models.llm_breaker import describe_open_breakers
+from recollect.models.http_client import describe_open_breakers
 from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.read import as_of_queries
@@ -304,7 +300,7 @@ class Service:
         self.sessions.resolver.forget(scope.user)
         await retract_turns([each.record for each in outcomes], self._deps)
         try:
-            await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
+            await embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
         except RecollectError as error:
             # They are found by words until the embedder answers.
             _log.warning("some memories of this user have no vectors for now: %s", error)
@@ -445,7 +441,7 @@ class Service:
         """Migrate the ledger to the embedding model of the settings; return the number of new vectors."""
         if self.embedding_migration is not None:
             return await self.embedding_migration.migrate(progress, allow_retired=back, drop=drop)
-        return await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
+        return await embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
 
     async def model_states(self) -> list[ModelState]:
         """Return the embedding model in use, earlier ones, and the progress of a migration."""

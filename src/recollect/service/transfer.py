@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.aio.background import UseCount
 from recollect.deps import Deps
 from recollect.errors import InvalidInput, QuotaReached, StoreUnavailable
-from recollect.ledger.paging import read_pages
+from recollect.ledger.ledger import read_pages
 from recollect.model.change import Author
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing

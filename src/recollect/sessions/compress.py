@@ -17,9 +17,14 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.prompts.rendering import json_line
-from recollect.sessions.extractive_summary import summarize_extractively
 from recollect.sessions.step_output import StepOutput, evidence_ids, stable_id, step_position, turn_range
-from recollect.sessions.summary_text import Summary, check_summary, summarize_with_llm, turns_as_json
+from recollect.sessions.summary_text import (
+    Summary,
+    check_summary,
+    summarize_extractively,
+    summarize_with_llm,
+    turns_as_json,
+)
 from recollect.write.ask_llm import LlmCost
 from recollect.write.screen import screen
 

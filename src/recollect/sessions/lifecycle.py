@@ -1,4 +1,4 @@
-"""The life of a session: it begins, is compressed and summarised while it lasts, and ends."""
+"""The life of a session: it begins, is compressed and summarised, ends, and its important memories are promoted."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Revision
-from recollect.model.change import Author, ConversationUpdate, Effect, EnqueueJob, FinishJob, Outcome
+from recollect.model.change import (
+    Author,
+    Change,
+    ConversationUpdate,
+    Effect,
+    EnqueueJob,
+    FinishJob,
+    Outcome,
+    Supersede,
+)
 from recollect.model.erasure import Remade
 from recollect.model.job import Job, JobKind, NewJob, RebuildPayload
-from recollect.model.memory import Category
+from recollect.model.memory import Category, MemoryRecord, Status, Trust, is_valid_now
 from recollect.model.query import Listing, Op, Where
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -25,13 +35,13 @@ from recollect.sessions import compress as compressing
 from recollect.sessions.agent_runs import RunRecord, note_digest, unprocessed_notes
 from recollect.sessions.compress import range_episode, session_episode
 from recollect.sessions.episodes import episode_of_notes, episode_of_run, episode_of_turns_as_task
-from recollect.sessions.promote import promote
 from recollect.sessions.step_output import (
     SessionStep,
     StepOutput,
     drop_recorded_runs,
     ensure_unchanged,
     merge_fields,
+    stable_id,
     step_position,
 )
 from recollect.sessions.summarize import build_invocations, summary_id, update_summary
@@ -40,6 +50,83 @@ from recollect.write.embed import embed_changes
 from recollect.write.redact import redact
 from recollect.write.related import STATEMENTS
 from recollect.write.triggers import job_key
+
+MIN_IMPORTANCE = 0.6
+MIN_CONFIDENCE = 0.5
+
+# The log, summaries and episodes outlive the session anyway.
+_NO_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE})
+
+
+def promote(
+    scope: Scope,
+    memories: Sequence[MemoryRecord],
+    conversation: Conversation,
+    *,
+    now: datetime,
+    min_importance: float = MIN_IMPORTANCE,
+) -> list[Change]:
+    """Return changes that move important memories of a session to its project, or to the user without one.
+
+    `memories` are those that the scope sees. A promoted memory supersedes the original, and has its session and
+    evidence. A keyed fact is not promoted if the long-term level has another value with a higher confidence. A second
+    call finds nothing to do.
+    """
+    session = conversation.scope
+    level = session.default_level
+    if not session.session or scope.user != session.user:
+        return []
+    long_term = _long_term_by_key(memories, session, level)
+    changes: list[Change] = []
+    for record in _promotable(memories, session, min_importance, now):
+        other = long_term.get((record.category, record.key)) if record.key is not None else None
+        if other is not None and other.value != record.value and other.confidence > record.confidence:
+            continue
+        changes.append(Supersede(record.id, _promoted(record, level, now=now), expected_version=record.version))
+    return changes
+
+
+def _promotable(
+    memories: Sequence[MemoryRecord], session: Scope, min_importance: float, now: datetime
+) -> list[MemoryRecord]:
+    return [
+        record
+        for record in memories
+        if record.level is Level.SESSION
+        and record.scope == session
+        and record.category not in _NO_FACTS
+        and record.trust is not Trust.NONE
+        and record.importance >= min_importance
+        and record.confidence >= MIN_CONFIDENCE
+        and is_valid_now(record, now)
+    ]
+
+
+def _long_term_by_key(
+    memories: Sequence[MemoryRecord], session: Scope, level: Level
+) -> Mapping[tuple[Category, str | None], MemoryRecord]:
+    place = session.visibility_key(level)
+    return {
+        (record.category, record.key): record
+        for record in memories
+        if record.key is not None and record.status is Status.ACTIVE and record.visibility_key == place
+    }
+
+
+def _promoted(record: MemoryRecord, level: Level, *, now: datetime) -> MemoryRecord:
+    return replace(
+        record,
+        id=stable_id(record.scope, "promoted", at=record.created_at, source_ids=[record.id]),
+        level=level,
+        detail={**record.detail, "promoted_from_id": record.id},
+        created_at=now,
+        updated_at=now,
+        version=1,
+        superseded_by=None,
+        last_accessed_at=None,
+        access_count=0,
+    )
+
 
 SESSION_AUTHOR = "conversation"
 _STARTED_KEY = "begun_at"

@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 from recollect.deps import Deps
 from recollect.errors import Conflict
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
+from recollect.ledger.ledger import Ledger, read_pages
 from recollect.model.change import Author, Change, ConversationUpdate, Effect, EnqueueJob, Forget, Update
 from recollect.model.erasure import Remade
 from recollect.model.job import JobKind, NewJob

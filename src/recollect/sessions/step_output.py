@@ -1,4 +1,4 @@
-"""The output of a session step: changes and conversation fields for one transaction, and the LLM cost."""
+"""The output of a session step, how far each step has come, and the turns that no step has compressed yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from recollect.errors import Conflict
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Change
+from recollect.model.messages import message_role
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 from recollect.model.turn import Conversation, Turn
@@ -138,3 +140,20 @@ def turn_range(turns: Sequence[Turn]) -> dict[str, int]:
 def evidence_ids(turns: Sequence[Turn]) -> tuple[str, ...]:
     """Return the ids of the turns; only the latest if there are too many."""
     return tuple(turn.id for turn in turns[-MAX_EVIDENCE:])
+
+
+# The session of requests that name none and have no history: each user (and project) has one.
+DEFAULT_SESSION = "conversation"
+_WITHOUT_HISTORY = frozenset({"system", "developer"})
+
+
+def has_history(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the client sends earlier messages with the question."""
+    return sum(message_role(each) not in _WITHOUT_HISTORY for each in messages) > 1
+
+
+async def recent_turns(scope: Scope, *, ledger: Ledger, limit: int) -> list[Turn]:
+    """Return the last turns of the session, in order; those before the last compression are in its episodes."""
+    conversation = await ledger.conversation(scope)
+    after = max(step_position(conversation, "compress"), conversation.turn_count - limit)
+    return await ledger.turns(scope, after=after, limit=limit) if after < conversation.turn_count else []

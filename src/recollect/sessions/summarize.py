@@ -18,9 +18,17 @@ from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.chat import Chat
 from recollect.prompts.rendering import json_line, shorten
 from recollect.sessions.compress import SOURCE
-from recollect.sessions.extractive_summary import BY_USER, split_extractive_summary, summarize_extractively
 from recollect.sessions.step_output import EPOCH, SessionStep, StepOutput, stable_id, step_position, turn_range
-from recollect.sessions.summary_text import MAX_TURNS, Summary, check_summary, summarize_with_llm, turns_as_json
+from recollect.sessions.summary_text import (
+    BY_USER,
+    MAX_TURNS,
+    Summary,
+    check_summary,
+    split_extractive_summary,
+    summarize_extractively,
+    summarize_with_llm,
+    turns_as_json,
+)
 from recollect.write.screen import Screened, screen
 
 _MAX_QUERY_CHARS = 300

@@ -6,13 +6,12 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.ledger.codec import unpack_vector
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.paging import read_pages
-from recollect.model.change import Author, ConversationUpdate
+from recollect.ledger.ledger import Ledger, read_pages
+from recollect.model.change import Author, ConversationUpdate, Vector
 from recollect.model.erasure import TombstoneSet
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
@@ -24,9 +23,6 @@ from recollect.sessions.step_output import MAX_INVOCATIONS
 from recollect.transfer.import_ import parse_count, parse_record
 from recollect.write.embed import normalize_vector
 from recollect.write.redact import Redactor
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
 
 PAGE_SIZE = 500
 # The kinds of lines that are not memories.

@@ -6,12 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.codec import from_plain
 from recollect.ledger.ledger import Ledger
-from recollect.model.change import Add, Author, ConversationUpdate
+from recollect.model.change import Add, Author, ConversationUpdate, Vector
 from recollect.model.ids import new_id
 from recollect.model.job import NewJob
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
@@ -26,10 +26,6 @@ from recollect.write.embed import embed
 from recollect.write.redact import Redactor
 from recollect.write.triggers import job_key
 from recollect.write.write_quota import WriteQuota
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 # Scopes that are written concurrently.
 _MAX_CONCURRENT = 64
@@ -70,7 +66,12 @@ def parse_record(line: Mapping[str, Any], *, user: str | None = None) -> MemoryR
     times = from_plain({name: line.get(name) for name in ("updated_at", "last_accessed_at")})
     category = fields.pop("category", Category.FACT)
     if category is Category.TURN:
-        _check_turn(fields.get("detail", {}))
+        detail = fields.get("detail", {})
+        if detail.get("role", "user") not in tuple(Role):
+            raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
+        if not isinstance(detail.get("name"), str | None):
+            raise InvalidInput(f"the name of the speaker of a turn is a text, not {detail['name']!r}")
+        parse_count(detail.get("position"), name="the position of a turn", minimum=0)
     # The text of a turn is not changed.
     content = (validate_text if category is Category.TURN else validate_visible_text)(
         line.get("memory"), name="memory"
@@ -99,14 +100,6 @@ def parse_count(value: object, *, name: str, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _MAX_COUNT:
         raise InvalidInput(f"{name} is a whole number from {minimum} to {_MAX_COUNT}, not {value!r}")
     return value
-
-
-def _check_turn(detail: Mapping[str, Any]) -> None:
-    if detail.get("role", "user") not in tuple(Role):
-        raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
-    if not isinstance(detail.get("name"), str | None):
-        raise InvalidInput(f"the name of the speaker of a turn is a text, not {detail['name']!r}")
-    parse_count(detail.get("position"), name="the position of a turn", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
-from recollect.text.grounding import missing_names
 from recollect.text.instructions import find_instruction
-from recollect.text.numbers import find_numbers, number_values, without_dates
+from recollect.text.numbers import find_numbers, missing_names, number_values, without_dates
 from recollect.write.batch import Batch
-from recollect.write.operations import Operation
+from recollect.write.operations import ExtractedFact, FactOp, Operation
 from recollect.write.quoted_text import user_text
 
 SOURCE = "conversation"

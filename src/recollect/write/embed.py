@@ -5,16 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidInput, RecollectError
 from recollect.ledger.ledger import Ledger
-from recollect.model.change import Add, Change, Supersede, Update
+from recollect.model.change import Add, Change, Supersede, Update, Vector
 from recollect.models.embedding import Embedder, EmbeddingModel
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 _log = logging.getLogger("recollect")
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.deps import Deps
 from recollect.ledger.codec import unpack_vector
-from recollect.ledger.llm_quota import quota_exceeded_reason
-from recollect.model.change import Add, Author, Change, ModelUsage, Update
+from recollect.ledger.ledger import quota_exceeded_reason
+from recollect.model.change import Add, Author, Change, ModelUsage, Update, Vector
 from recollect.model.query import matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -26,16 +26,12 @@ from recollect.observability.tracing import span
 from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch
 from recollect.write.embed import embed, embed_changes
-from recollect.write.extract import Extraction, ExtractionLimits, extract
+from recollect.write.extract import Extraction, ExtractionLimits, extract, extract_with_small_model
 from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, merge_added, reconcile
 from recollect.write.redact import drop_secret_facts, redact
 from recollect.write.related import STATEMENTS, find_nearest_and_keyed, find_related
 from recollect.write.screen import screen
 from recollect.write.select import may_contain_facts, select_facts
-from recollect.write.small_model import extract_with_small_model
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
 
 # The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"

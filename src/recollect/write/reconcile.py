@@ -13,19 +13,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.change import Add, Change, Supersede, Update
-from recollect.model.extracted_fact import ExtractedFact, FactOp
+from recollect.model.change import Add, Change, Supersede, Update, Vector
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.text.normalize import normalize
 from recollect.text.numbers import number_values
+from recollect.write.operations import ExtractedFact, FactOp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from recollect.model.change import Vector
 
 
 EXTRACTION_SOURCE = "extraction"
@@ -122,10 +120,12 @@ def outranks(new: ExtractedFact | MemoryRecord, record: MemoryRecord) -> bool:
 
 
 def _one_value_per_key(facts: Sequence[ExtractedFact]) -> list[ExtractedFact]:
-    """Keep each key only on its latest value; on none if two values were stated at the same moment."""
+    """Keep each key of a category only on its latest value; on none if two were stated at the same moment."""
     result = list(facts)
-    for key in {fact.key for fact in facts if fact.key}:
-        holders = [at for at, fact in enumerate(result) if fact.key == key and fact.op is not FactOp.END]
+    for slot in {(fact.category, fact.key) for fact in facts if fact.key}:
+        holders = [
+            at for at, fact in enumerate(result) if (fact.category, fact.key) == slot and fact.op is not FactOp.END
+        ]
         last = max((stated_at for at in holders if (stated_at := result[at].said_at) is not None), default=None)
         latest = [at for at in holders if result[at].said_at == last]
         for at in holders if len(holders) > 1 else []:
@@ -269,12 +269,13 @@ class _Reconciliation:
         return self.scope.visibility_key(level_for(self.scope, self.limits))
 
     def _key_holder(self, fact: ExtractedFact) -> MemoryRecord | None:
-        """Return the active memory with the fact's key: one at its own level before one of a wider level."""
+        """Return the active memory with the fact's category and key: of its own level before one of a wider level."""
         if fact.key is None:
             return None
         own = self._visibility_key
         visible = (own, self.scope.visibility_key(self.scope.default_level), "")
-        holders = [each for each in self._active() if each.key == fact.key and each.visibility_key in visible]
+        same = (each for each in self._active() if (each.category, each.key) == (fact.category, fact.key))
+        holders = [each for each in same if each.visibility_key in visible]
         return max(holders, key=lambda each: (each.visibility_key == own, len(each.visibility_key)), default=None)
 
     def _exact_match(self, fact: ExtractedFact) -> MemoryRecord | None:

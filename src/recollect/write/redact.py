@@ -14,9 +14,9 @@ from typing import Any
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import InvalidInput
 from recollect.model.change import Author
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
+from recollect.write.operations import ExtractedFact
 from recollect.write.secret_detectors import PasswordDetector, find_account_numbers, may_contain_account_numbers
 
 _MARK_FORMAT = "[redacted: {kind}]"

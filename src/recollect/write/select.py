@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category, MemoryType
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
@@ -25,6 +24,7 @@ from recollect.models.linear_text import LinearTextModel, TextInput, hash_featur
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
+from recollect.write.operations import ExtractedFact
 from recollect.write.quoted_text import ELIDED
 from recollect.write.sentences import Sentence, split_sentences
 

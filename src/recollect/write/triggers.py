@@ -6,16 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from recollect.model.change import Vector
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.read.question_context import needs_context
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 # An agent answers in several turns; exchanges of more than these on average are not waited for.
 _MAX_TURNS_PER_EXCHANGE = 4

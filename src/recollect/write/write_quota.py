@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from time import monotonic
 
-from recollect.cache.rate_limiter import RateLimiter
+from recollect.cache.redis_client import RateLimiter
 from recollect.errors import QuotaReached, RecollectError, TooFast
 from recollect.ledger.ledger import Ledger
 from recollect.model.query import Listing

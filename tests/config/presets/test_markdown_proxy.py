@@ -10,7 +10,8 @@ import pytest
 
 from recollect import Memory
 from recollect.model.job import JobState
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     EXTRACT,
@@ -25,7 +26,6 @@ from tests.support.remember_samples import (
     opened,
     user,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "markdown-proxy"}
 BIKE = "User's bike is a red Cargo bike"

@@ -7,6 +7,7 @@ from typing import Any
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     EXTRACT,
@@ -20,7 +21,6 @@ from tests.support.remember_samples import (
     user,
     wait_until,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "react-mem"}
 COLLECTION: dict[str, Any] = {"user_id": ALEX, "project_id": "payments"}

@@ -11,7 +11,7 @@ import pytest
 from recollect import Memory
 from recollect.config.settings import load
 from recollect.model.result import RecallOutcome
-from tests.support.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import ScriptedLLM
 
 ALEX = "alex"
 Open = Callable[..., Memory]

@@ -11,6 +11,7 @@ from recollect import AsyncMemory, Memory
 from recollect.config.settings import load
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.result import RecallOutcome
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     CONSOLIDATE,
@@ -29,7 +30,6 @@ from tests.support.remember_samples import (
     read_along,
     user,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"

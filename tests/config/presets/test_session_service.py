@@ -9,6 +9,7 @@ import pytest
 
 from recollect import Memory
 from recollect.model.result import RecallOutcome
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     EXTRACT,
@@ -21,7 +22,6 @@ from tests.support.remember_samples import (
     opened,
     user,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "session-service"}
 SESSION: dict[str, Any] = {"user_id": ALEX, "session_id": "s1"}

@@ -7,7 +7,8 @@ from typing import Any
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
-from tests.support.llm_server import RecordedRequest
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     COMPRESS,
@@ -21,7 +22,6 @@ from tests.support.remember_samples import (
     opened,
     user,
 )
-from tests.support.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "three-tier"}
 SESSION: dict[str, Any] = {"user_id": ALEX, "session_id": "long"}

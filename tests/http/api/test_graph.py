@@ -11,8 +11,8 @@ import pytest
 
 from recollect import Memory
 from recollect.errors import InvalidInput
+from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.api_server import add, as_user, problem
-from tests.support.fake_embedder import FakeEmbedder
 
 
 def graph(client: httpx.Client, around: str, **params: Any) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def test_an_invalid_request_is_rejected_with_an_explanation(api: httpx.Client) -
 
 
 def test_a_request_must_name_one_user_and_an_existing_path(server: httpx.Client) -> None:
-    with httpx.Client(base_url=server.base_url) as nobody:
+    with httpx.Client(base_url=server.base_url, timeout=60) as nobody:
         assert problem(nobody.get("/memories"))[:2] == (401, "MissingUser")
         assert nobody.get("/memories", params={"user_id": "alex"}).status_code == 200
     assert problem(server.get("/memories", params={"user_id": "someone else"}))[:2] == (403, "NotAllowed")

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,7 +165,7 @@ class Events:
     def __exit__(self, *_: object) -> None:
         # The server notices a disconnect when it sends.
         self._answer.close()
-        self._thread.join(30)
+        self._thread.join(300)
         self._stream.__exit__(None, None, None)
 
 
@@ -297,14 +296,14 @@ def test_an_idle_stream_has_heartbeats(api: httpx.Client, monkeypatch: pytest.Mo
 
 def test_changes_of_another_process_are_streamed_until_the_server_stops(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text("stop_within_s = 3600\n")
     with RecollectServer(home) as server, client_of("alex", server.url) as api, Events(api) as events:
         command = [sys.executable, "-m", "recollect.cli.main", "add", "Likes tea", "--user", "alex"]
         done = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         events.until(lambda: len(events.got) == 1)
-        started = time.monotonic()
+        # A request that does not end would delay the stop by an hour.
         os.kill(server.process.pid, signal.SIGTERM)
         events.until(lambda: events.ended)
-        assert server.process.wait(60) == 0
-        # Requests that do not end are cut off after 30 s.
-        assert time.monotonic() - started < 25
+        assert server.process.wait(300) == 0

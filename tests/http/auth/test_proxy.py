@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from recollect.model.scope import Scope
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.auth_samples import bearer, make_key, serving
 from tests.support.llm_faults import http_error
-from tests.support.scripted_llm import ScriptedLLM
 
 BUDGET_CHAT = {"messages": [{"role": "user", "content": "My budget for the trip is 9,000 dollars"}], "model": "m"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +14,42 @@ from fastapi.testclient import TestClient
 
 from recollect.model.key import new_key
 from recollect.model.scope import Scope
+from recollect.testing.llm_replies import ScriptedReply
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.agent.test_tool_sources import SERVER
 from tests.support.agent_samples import agent_requests, call, calls, messages, script, tool_names
 from tests.support.compat_server import broken, served
 from tests.support.llm_faults import http_error
-from tests.support.llm_replies import ScriptedReply
 from tests.support.remember_samples import wait_until
-from tests.support.scripted_llm import ScriptedLLM
 
 ALEX: dict[str, Any] = {"user": "alex", "collection": "payments", "enable_memory": True}
 MONDAY: dict[str, Any] = {**ALEX, "conversation_id": "monday"}
 PORT = "The payment service listens on port 8443"
 QUESTION = "Which port does the payment service use?"
+GROUPS = {"default": ["sums_add", "*Fact*", "*Episodes"], "none": []}
+
+
+@contextmanager
+def serving(home: Path, llm: ScriptedLLM, **settings: Any) -> Iterator[TestClient]:
+    more = {"preset": "react-mem", "worker": False, "agent_groups": GROUPS, **settings}
+    with served(home, llm, **more) as client:
+        # On a busy machine the ledger may be opened a little after the start.
+        wait_until(lambda: client.get("/ready").status_code == 200)
+        yield client
 
 
 @pytest.fixture
 def client(tmp_path: Path, llm: ScriptedLLM) -> Iterator[TestClient]:
+    with serving(tmp_path, llm) as client:
+        yield client
+
+
+@pytest.fixture
+def client_with_sums(tmp_path: Path, llm: ScriptedLLM) -> Iterator[TestClient]:
+    """Yield a client of a server that has a tool of an MCP server, which is another process."""
     file = tmp_path / "sums.py"
     file.write_text(SERVER)
-    more = {
-        "agent_mcp": {"sums": {"command": sys.executable, "args": [str(file)]}},
-        "agent_groups": {"default": ["sums_add", "*Fact*", "*Episodes"], "none": []},
-    }
-    with served(tmp_path, llm, preset="react-mem", worker=False, **more) as client:
-        # On a busy machine the ledger may be opened a little after the start.
-        wait_until(lambda: client.get("/ready").status_code == 200)
+    with serving(tmp_path, llm, agent_mcp={"sums": {"command": sys.executable, "args": [str(file)]}}) as client:
         yield client
 
 
@@ -59,22 +71,22 @@ def events(client: TestClient, **body: Any) -> list[tuple[str, dict[str, Any]]]:
     return reports
 
 
-def test_without_memory_the_agent_stores_nothing(client: TestClient, llm: ScriptedLLM) -> None:
+def test_without_memory_the_agent_stores_nothing(client_with_sums: TestClient, llm: ScriptedLLM) -> None:
     adds = calls(call("sums_add", a=2, b=3), thought="I add.")
     script(llm, adds, "5.", adds, "5.")
-    report = ask(client, "What is 2 and 3?")
+    report = ask(client_with_sums, "What is 2 and 3?")
     step = {"thought": "I add.", "action": "sums_add", "arguments": {"a": 2, "b": 3}, "observation": "5"}
     assert (report["answer"], report["thought"], report["observation"]) == ("5.", "I add.", "5")
     assert report["steps"] == [step]
     assert (report["ended"], report["conversation_id"], report["error"]) == ("answered", "", None)
     assert tool_names(agent_requests(llm)[0]) == ["sums_add"]
-    streamed = events(client)
+    streamed = events(client_with_sums)
     assert [kind for kind, _ in streamed] == ["thought", "action", "observation", "answer"]
     assert streamed[0][1] == {"thought": "I add."}
     assert streamed[2][1] == {"observation": "5", "action": "sums_add", "failed": False}
     assert streamed[3][1]["answer"] == "5."
-    service = client.app.state.service  # type: ignore[attr-defined]
-    assert client.portal.call(service.users) == []  # type: ignore[union-attr]
+    service = client_with_sums.app.state.service  # type: ignore[attr-defined]
+    assert client_with_sums.portal.call(service.users) == []  # type: ignore[union-attr]
 
 
 def test_with_memory_a_conversation_continues(client: TestClient, llm: ScriptedLLM) -> None:

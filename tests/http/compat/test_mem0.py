@@ -18,8 +18,8 @@ from mem0.exceptions import MemoryNotFoundError, ValidationError
 
 from recollect.http.compat.mem0 import routes as mem0_routes
 from recollect.http.server import run_embedded_server
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings
-from tests.support.scripted_llm import ScriptedLLM
 
 # Set before the client is used: it would write to the home folder and send telemetry.
 os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
@@ -291,7 +291,9 @@ def test_only_requested_fields_are_returned_and_no_expired_memories(mem0: Memory
 
 def test_a_caller_limited_to_a_user_reaches_no_other(host: str, mem0: MemoryClient) -> None:
     foreign = raw(mem0, PEANUTS)
-    bound = MemoryClient(api_key="any", host=host, client=httpx.Client(headers={"x-authz-user-id": "eve"}))
+    bound = MemoryClient(
+        api_key="any", host=host, client=httpx.Client(headers={"x-authz-user-id": "eve"}, timeout=60)
+    )
     own = raw(bound, BIKE, user_id=None)
     assert bound.get(own)["user_id"] == "eve"
     assert contents(bound.get_all()) == [BIKE]
@@ -311,14 +313,14 @@ def test_a_caller_limited_to_a_user_reaches_no_other(host: str, mem0: MemoryClie
         with pytest.raises(Exception, match="names another user"):
             ask()
     assert [each["name"] for each in bound.users()["results"]] == ["eve"]
-    assert httpx.post(f"{host}/reset", headers={"x-authz-user-id": "eve"}).status_code == 403
+    assert httpx.post(f"{host}/reset", headers={"x-authz-user-id": "eve"}, timeout=60).status_code == 403
     assert contents(mem0.get_all(**ALEX)) == [PEANUTS]
     bound.client.close()
 
 
 def test_older_versions_of_the_routes_return_bare_lists(host: str, mem0: MemoryClient) -> None:
     raw(mem0, PEANUTS)
-    with httpx.Client(base_url=host) as client:
+    with httpx.Client(base_url=host, timeout=60) as client:
         listed = client.get("/v1/memories/", params={"user_id": "alex"}).json()
         assert [each["memory"] for each in listed] == [PEANUTS]
         assert client.post("/v2/memories/", json=ALEX).json() == listed
@@ -330,7 +332,7 @@ def test_older_versions_of_the_routes_return_bare_lists(host: str, mem0: MemoryC
 
 
 def test_the_routes_of_a_self_hosted_server_work(host: str) -> None:
-    with httpx.Client(base_url=host) as client:
+    with httpx.Client(base_url=host, timeout=60) as client:
         body = {"messages": [{"role": "user", "content": PEANUTS}], "user_id": "alex", "infer": False}
         [added] = client.post("/memories", json=body).json()["results"]
         path = f"/memories/{added['id']}"
@@ -360,9 +362,9 @@ def test_large_and_deep_filters_and_unknown_ids_are_rejected(host: str) -> None:
         deep = {"AND": [deep]}
     wide = {"AND": [{"user_id": "alex"}, {"OR": [{"size": number} for number in range(1000)]}]}
     for plain in (deep, wide, {"AND": [[["x"]]]}, {"user_id": "alex", "size": {}}):
-        assert httpx.post(f"{host}/v3/memories/", json={"filters": plain}).status_code == 400
+        assert httpx.post(f"{host}/v3/memories/", json={"filters": plain}, timeout=60).status_code == 400
 
-    client = httpx.Client(base_url=host)
+    client = httpx.Client(base_url=host, timeout=60)
     for id in ("x", "x.", "x.YQ", "x.AAAA", "a%00b", "%F0%9F%98%80", "x." + "Y" * 600):
         for path in (f"/memories/{id}", f"/v1/memories/{id}/", f"/v1/memory/{id}?user_id=alex"):
             assert client.get(path).status_code == 404, path

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.compat_server import UNKNOWN, broken, served
 from tests.support.remember_samples import claim, learns
-from tests.support.scripted_llm import ScriptedLLM
 
 HERE: dict[str, Any] = {"user": "alex", "collection": "payments"}
 TALK: dict[str, Any] = {"user": "alex", "conversation_id": "monday"}

@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from recollect.model.change import Author
 from recollect.model.scope import Scope
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.compat_server import UNKNOWN, broken, served
 from tests.support.remember_samples import claim, exchange, learns
-from tests.support.scripted_llm import ScriptedLLM
 
 SESSION = "7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11"
 MEMORIES = f"/api/sessions/{SESSION}/memories"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.compat_server import served
-from tests.support.scripted_llm import ScriptedLLM
 
 ZOE = {"X-Memory-User": "zoe"}
 EVE = {"X-Memory-User": "eve"}

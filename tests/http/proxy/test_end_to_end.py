@@ -13,10 +13,10 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.hawaii_llm import PICTURE, RECALLED_ANSWER, UNKNOWN, model
 from tests.support.proxy_server import BUDGET, KEY, QUESTION
 from tests.support.recollect_server import RestartableServer, process
-from tests.support.scripted_llm import ScriptedLLM
 
 Say: TypeAlias = Callable[[RestartableServer, str, str], str]
 

@@ -15,9 +15,9 @@ from recollect.http.proxy.body import parse_body
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.chat_bodies import Drawn, bodies
 from tests.support.proxy_server import BUDGET, ServedProxy, chat, served
-from tests.support.scripted_llm import ScriptedLLM
 
 PLACES = ("before-question", "system", "question")
 EXACT = json.JSONDecoder(parse_int=str, parse_float=str)

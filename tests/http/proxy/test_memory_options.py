@@ -95,7 +95,7 @@ def test_top_level_fields_override_memory_config() -> None:
     ("fields", "named"),
     [
         ({"memory_top_k": "many"}, "memory_top_k"),
-        ({"memory_top_k": -1}, "memory_top_k"),
+        ({"memory_config": {"retrieval_limit": -1}}, "memory_config.retrieval_limit"),
         ({"memory_top_k": True}, "memory_top_k"),
         ({"memory_top_k": 10**9}, "memory_top_k"),
         ({"memory_score_threshold": 2}, "memory_score_threshold"),

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from recollect.testing.llm_replies import Cut
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import chunks_of, hang, http_error
-from tests.support.llm_replies import Cut
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, answers, chat, served
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture(scope="module")

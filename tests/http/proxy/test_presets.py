@@ -13,8 +13,8 @@ import pytest
 from recollect.cli.commands.serve import proxy_settings
 from recollect.config.settings import load
 from recollect.model.ids import new_id
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.proxy_server import BUDGET, QUESTION, Answered, ServedProxy, chat, served
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture(scope="module")

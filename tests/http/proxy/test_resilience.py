@@ -34,7 +34,7 @@ from tests.support.postgres_server import PostgresServer
 ANN = Scope("ann", "", "monday")
 BASE_URL = "http://127.0.0.1"
 BUDGET_S = 0.1
-RECOVERY_S = 60.0
+RECOVERY_S = 300.0
 _T = TypeVar("_T")
 
 
@@ -247,9 +247,9 @@ async def test_a_frozen_store_delays_chats_until_the_breaker_opens_and_not_after
         assert len(before) <= 2 * 10
         # Medians, since a loaded machine may stall any one of them.
         assert statistics.median(before) < 2
-        # Only the sync to disk takes time; nothing waits for the store.
-        assert statistics.median(after[::2]) < 0.25
-        assert statistics.median(after[1::2]) < 0.4
+        # Only the sync to disk takes time; nothing waits for the store until it times out.
+        assert statistics.median(after[::2]) < 0.5
+        assert statistics.median(after[1::2]) < 0.5
         await replayed(memory)
         scopes = [ANN, *(Scope("ann", "", f"{n}") for n in range(1, len(texts)))]
         assert sorted([each for scope in scopes for each in await contents(service, scope)]) == sorted(texts)
@@ -258,7 +258,7 @@ async def test_a_frozen_store_delays_chats_until_the_breaker_opens_and_not_after
 
 
 async def test_reads_beyond_capacity_time_out_without_opening_the_breaker(tmp_path: Path) -> None:
-    async with opened(settings_of(tmp_path, memory_timeout_s=0.5)) as (memory, _):
+    async with opened(settings_of(tmp_path, memory_timeout_s=3)) as (memory, _):
         running = most = 0
 
         async def slow(service: Service) -> str:
@@ -266,7 +266,7 @@ async def test_reads_beyond_capacity_time_out_without_opening_the_breaker(tmp_pa
             running += 1
             most = max(most, running)
             try:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.4)
             finally:
                 running -= 1
             return "hit"

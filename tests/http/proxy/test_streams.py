@@ -22,6 +22,8 @@ from recollect.http.proxy.sse import StreamRecorder
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
+from recollect.testing.llm_replies import Cut, Fault, ScriptedReply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import (
     big_frame,
     chunks_of,
@@ -37,9 +39,7 @@ from tests.support.llm_faults import (
     trickle,
     without_done,
 )
-from tests.support.llm_replies import Cut, Fault, ScriptedReply, ToolCall
 from tests.support.proxy_server import BUDGET, QUESTION, ServedProxy, answers, chat, served
-from tests.support.scripted_llm import ScriptedLLM
 
 CALLS = [ToolCall("look", {"at": "日本"}), ToolCall("book", {"room": 1.0})]
 SSE = "text/event-stream"

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.responses_server import CHAT_ONLY, ResponsesServer, client_of, serve_responses
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture(scope="session")

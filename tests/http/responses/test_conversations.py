@@ -10,8 +10,8 @@ import httpx
 import openai
 import pytest
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.responses_server import OFF, ResponsesServer
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture(params=["translate", "native"])

@@ -14,10 +14,10 @@ import openai
 import pytest
 
 from recollect.errors import StoreUnavailable
+from recollect.testing.llm_replies import ScriptedReply
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import delay, hang, http_error, reset, stream_error, truncated
-from tests.support.llm_replies import ScriptedReply
 from tests.support.responses_server import CHAT_ONLY, ResponsesServer, client_of, start_stream
-from tests.support.scripted_llm import ScriptedLLM
 
 
 @pytest.mark.parametrize("streamed", [False, True])

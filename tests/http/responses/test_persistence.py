@@ -11,9 +11,9 @@ import pytest
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.responses_server import OFF, ResponsesServer, client_of, last
-from tests.support.scripted_llm import ScriptedLLM
 
 
 def test_a_response_with_store_false_cannot_be_read_or_continued(sdk: openai.OpenAI) -> None:

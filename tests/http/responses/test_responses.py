@@ -13,9 +13,9 @@ import pytest
 from pydantic import BaseModel
 
 from recollect.model.scope import Scope
-from tests.support.llm_replies import ToolCall
+from recollect.testing.llm_replies import ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.responses_server import ResponsesServer, client_of, last, last_request_text
-from tests.support.scripted_llm import ScriptedLLM
 
 LOOK = {
     "type": "function",

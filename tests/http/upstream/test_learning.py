@@ -29,13 +29,13 @@ from recollect.model.job import ExtractPayload, Job, JobKind, JobState, NewJob, 
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.testing.llm_replies import ScriptedReply
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
 from tests.support.llm_faults import http_error
-from tests.support.llm_replies import ScriptedReply
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests
-from tests.support.scripted_llm import ScriptedLLM
 
 OWN = "sk-server-fedcba9876543210"
 FACT = "The budget for the Hawaii trip is $10,000"

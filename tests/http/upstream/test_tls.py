@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, reset
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
-from tests.support.scripted_llm import ScriptedLLM
 
 
 class TlsTerminator:

@@ -15,11 +15,10 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Derived
 from recollect.model.change import Add, Author, Change, ChangeKind, Forget, HistoryEntry, Restore, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, valid_at
 from recollect.model.query import EVERYTHING, Listing, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.model.validity import valid_at
 from tests.support.ledger_samples import (
     ANN,
     BOB,

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from recollect.errors import Conflict, InvalidInput, InvalidText, NotFound, StoreUnavailable
-from recollect.ledger.jobs import MAINTENANCE_AUTHOR
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import MAINTENANCE_AUTHOR
 from recollect.model.change import Add, Author, IdempotencyToken
 from recollect.model.job import (
     ExtractPayload,

@@ -9,8 +9,15 @@ import pytest
 
 from recollect.errors import InvalidInput
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, current_model_state, find_model_state
-from recollect.ledger.types import FeedPosition, IndexRow, Revision
+from recollect.ledger.types import (
+    EmbeddingProgress,
+    FeedPosition,
+    IndexRow,
+    ModelOrigin,
+    Revision,
+    current_model_state,
+    find_model_state,
+)
 from recollect.model.change import Add, Forget, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category

@@ -17,11 +17,11 @@ import tests.support.importer_samples as samples
 from recollect import AsyncMemory, Memory, Status
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, QuotaReached
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.transfer.importers import mem0, run
 from recollect.transfer.importers.items import ImportReport
 from recollect.transfer.importers.source import ImportSource
 from tests.support.cli_runner import Cli
-from tests.support.fake_embedder import FakeEmbedder
 from tests.support.postgres_server import running_server
 
 
@@ -338,7 +338,7 @@ def test_a_killed_import_can_be_continued(tmp_path: Path) -> None:
     home = tmp_path / "home"
     code = (
         "import os, sys; from recollect import Memory; from recollect.config.settings import Settings; "
-        "from tests.support.fake_embedder import FakeEmbedder; "
+        "from recollect.testing.fake_embedder import FakeEmbedder; "
         "from recollect.transfer.importers import run; run.BATCH_SIZE = 50; "
         f"m = Memory(settings=Settings(home={str(home)!r}, worker=False), embedder=FakeEmbedder(16)); "
         f"m.admin.import_from({str(source)!r}, user_id='alex', progress=lambda done: os.kill(os.getpid(), 9))"

@@ -10,10 +10,10 @@ from mem0.client.main import MemoryClient
 
 from recollect import Memory
 from recollect.errors import InvalidInput
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.transfer.importers import mem0
 from tests.http.compat.test_mem0 import running
 from tests.support import importer_samples  # noqa: F401  (sets up mem0 before it is imported)
-from tests.support.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 import tests.support.importer_samples as samples
 from recollect import Memory
 from recollect.errors import InvalidInput, UpstreamUnavailable
+from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.transfer.importers import source as sources
 from recollect.transfer.importers.source import ImportSource
-from tests.support.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture

@@ -16,10 +16,9 @@ from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
+    from recollect.mirror.diff import Difference
     from recollect.mirror.mirror import Mirror
-    from recollect.mirror.result import SyncResult
-    from recollect.mirror.status import MirrorStatus
-    from recollect.mirror.verify import Difference
+    from recollect.mirror.state import MirrorStatus, SyncResult
     from recollect.service.diagnosis import IndexAdmin
     from recollect.service.service import ModelState
 
@@ -202,7 +201,7 @@ def _load_settings(cli: CliContext) -> Settings:
 @pass_cli
 def mirror_status(cli: CliContext) -> None:
     """Show what is mirrored, rejected files and the reasons, conflicts, and memories without a file."""
-    from recollect.mirror.status import read_mirror_status
+    from recollect.mirror.state import read_mirror_status
     from recollect.wiring import mirror_folder
 
     settings = _load_settings(cli)

@@ -17,8 +17,7 @@ from recollect.cli.commands.store import read_receipts
 from recollect.cli.context import CliContext, ExitCode, command, pass_cli, usage_error
 from recollect.cli.options import open_new_file
 from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_json, print_line
-from recollect.transfer.importers.items import ImportReport
-from recollect.transfer.importers.registry import IMPORTERS, recognise_source
+from recollect.transfer.importers.items import IMPORTERS, ImportReport, recognise_source
 
 if TYPE_CHECKING:
     from recollect.service.transfer import Backup

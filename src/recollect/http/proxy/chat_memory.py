@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recollect.aio.task_set import TaskSet
+from recollect.aio.background import TaskSet
 from recollect.http.health import HealthMonitor
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
@@ -18,8 +18,8 @@ from recollect.model.turn import Role
 from recollect.recall import RecallRequest
 from recollect.service.extractive_answer import RequestMemory
 from recollect.service.service import Service
-from recollect.sessions.recent_turns import has_history
 from recollect.sessions.resolve import SessionMatch, SessionResolver
+from recollect.sessions.step_output import has_history
 
 
 def hit_to_json(hit: Hit) -> dict[str, Any]:

@@ -74,7 +74,9 @@ class ChatMemoryFields(_Strict):
     """The fields of a request that control memory; they are not sent to the upstream."""
 
     memory_id: Name | None = Field(default=None, description="Names the memories that conversations share.")
-    memory_top_k: _Limit | None = None
+    memory_top_k: Annotated[int, Field(le=1000), IntegralFloat] | None = Field(
+        default=None, description="The number of memories; 0 or less for none."
+    )
     memory_recency_weight: _Fraction | None = None
     memory_score_threshold: _Fraction | None = None
     memory_hits: bool | None = Field(default=None, description="Whether the answer lists the memories used.")
@@ -149,7 +151,7 @@ def parse_memory_options(
     threshold = own.memory_score_threshold
     return MemoryOptions(
         scope=_parse_scope(fields, own, headers, defaults, caller),
-        reads=reads and enabled and limit != 0 and caller.reads,
+        reads=reads and enabled and (limit is None or limit > 0) and caller.reads,
         writes=writes and enabled and stores and caller.writes,
         limit=limit,
         min_score=config.similarity_threshold if threshold is None else threshold,

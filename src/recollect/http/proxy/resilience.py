@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from recollect.aio.background import TaskSet
 from recollect.aio.breaker import Breaker, Permit
-from recollect.aio.task_set import TaskSet
 from recollect.aio.throttle import LoopThrottle
 from recollect.config.settings import Settings
 from recollect.errors import (

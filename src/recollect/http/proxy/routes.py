@@ -24,7 +24,7 @@ from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
 from recollect.service.service import Service
-from recollect.sessions.recent_turns import DEFAULT_SESSION
+from recollect.sessions.step_output import DEFAULT_SESSION
 
 # The second is for clients whose base URL lacks the version.
 _CHAT_PATHS = ("/v1/chat/completions", "/chat/completions")

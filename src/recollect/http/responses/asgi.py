@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
-from recollect.aio.task_set import TaskSet
+from recollect.aio.background import TaskSet
 from recollect.config.server_fields import ResponsesMode
 from recollect.errors import NotAllowed
 from recollect.http.auth.caller import STATE_CALLER, Caller

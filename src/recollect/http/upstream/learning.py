@@ -44,8 +44,8 @@ from recollect.http.upstream.router import (
 from recollect.model.job import ExtractPayload, Job, JobKind
 from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota
-from recollect.models.learning_chat import LearningChat
-from recollect.models.local_models import find_model, is_small_model
+from recollect.models.chat import LearningChat
+from recollect.models.local_chat import find_model, is_small_model
 from recollect.models.openai_chat import OpenAIChat
 from recollect.service.learning_models import ModelChoice, RecentJobs
 

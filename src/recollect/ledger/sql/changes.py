@@ -22,11 +22,10 @@ from recollect.ledger.plan import (
     plan_reverts,
     undone_line_ids,
 )
+from recollect.ledger.sql.accounts import add_to_daily_total, add_usage, key_reuse_error
 from recollect.ledger.sql.conversations import apply_note
-from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
-from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
-from recollect.ledger.sql.idempotency import key_reuse_error
+from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row, put_evidence
 from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
 from recollect.ledger.sql.leases import finish_by_id
 from recollect.ledger.sql.memories import (
@@ -40,7 +39,6 @@ from recollect.ledger.sql.memories import (
 from recollect.ledger.sql.mentions import put_mentions
 from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.ledger.sql.usage import add_to_daily_total, add_usage
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
 from recollect.ledger.types import Revision
 from recollect.model.change import (
@@ -164,7 +162,18 @@ async def apply(
     await apply_effects(tx, scope, effects)
     applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
-        await _save_done(tx, scope, once, applied)
+        outcomes = [(str(outcome.verb), outcome.record.id, outcome.changed) for outcome in applied.outcomes]
+        await tx.run(
+            'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '
+            "VALUES (:user, :key, :digest, :at, :result)",
+            {
+                "user": scope.user,
+                "key": once.key,
+                "digest": once.digest,
+                "at": to_micros(now()),
+                "result": json.dumps({"batch": applied.batch, "outcomes": outcomes}),
+            },
+        )
     return applied
 
 
@@ -335,19 +344,4 @@ async def _done_before(tx: Tx, scope: Scope, once: IdempotencyToken) -> Applied 
             if id in records
         ),
         replayed=True,
-    )
-
-
-async def _save_done(tx: Tx, scope: Scope, once: IdempotencyToken, applied: Applied) -> None:
-    outcomes = [(str(outcome.verb), outcome.record.id, outcome.changed) for outcome in applied.outcomes]
-    await tx.run(
-        'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '
-        "VALUES (:user, :key, :digest, :at, :result)",
-        {
-            "user": scope.user,
-            "key": once.key,
-            "digest": once.digest,
-            "at": to_micros(now()),
-            "result": json.dumps({"batch": applied.batch, "outcomes": outcomes}),
-        },
     )

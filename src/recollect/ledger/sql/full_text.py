@@ -7,18 +7,15 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.ledger.sql.tx import Postings, Tx, fetch_one
 from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
 from recollect.ledger.types import LexicalMatches, Revision
 from recollect.model.scope import Scope
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 MAX_CACHE_BYTES = 64 << 20
 # What a user costs besides the arrays; generous, so that many users with few memories are not counted as free.
@@ -242,11 +239,15 @@ async def lexical(
         return LexicalMatches(np.empty(0, np.int64), empty, empty, frozenset(terms), 1.0 if terms else 0.0)
     number, revision = user[0], Revision(*user[1:])
     doc_lengths = await length_cache.get(tx, scope.user, revision)
-    scores, covered = np.zeros(len(doc_lengths.rows)), np.zeros(len(doc_lengths.rows))
-    total, missing, missing_weight = 0.0, set[str](), 0.0
     last_row = int(doc_lengths.rows[-1]) if len(doc_lengths.rows) else 0
     query = PostingQuery(user=scope.user, number=number, terms=terms, revision=revision, last_row=last_row)
-    postings = await posting_cache.get(tx, query)
+    return bm25(terms, doc_lengths, await posting_cache.get(tx, query))
+
+
+def bm25(terms: Sequence[str], doc_lengths: DocLengths, postings: Sequence[Postings]) -> LexicalMatches:
+    """Score the rows that have one of the terms, given the posting list of each term."""
+    scores, covered = np.zeros(len(doc_lengths.rows)), np.zeros(len(doc_lengths.rows))
+    total, missing, missing_weight = 0.0, set[str](), 0.0
     for term, (rows, times) in zip(terms, postings, strict=True):
         rarity = math.log(1 + (len(doc_lengths.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
         total += rarity

@@ -17,9 +17,8 @@ from hashlib import blake2s
 from typing import Any
 
 from recollect.errors import NotFound
-from recollect.ledger.jobs import FAILURE_WINDOW
-from recollect.ledger.sql.methods import PRUNE_BATCH
-from recollect.ledger.sql.tx import Row, Tx, fetch_one
+from recollect.ledger.sql.tx import PRUNE_BATCH, Row, Tx, fetch_one
+from recollect.ledger.types import FAILURE_WINDOW
 from recollect.model.job import (
     Job,
     JobKind,
@@ -104,16 +103,6 @@ async def set_queue(tx: Tx, lock: JobLock, priority: int) -> None:
     )
 
 
-async def _advance_queue(tx: Tx, lock: JobLock, priority: int, due: int) -> None:
-    """Update a queue after a job was added, which can only bring the time forward."""
-    await tx.run(
-        "INSERT INTO job_queues (user_id, priority, ready_at) VALUES (:user, :priority, :ready) "
-        "ON CONFLICT (user_id, priority) DO UPDATE SET ready_at = excluded.ready_at "
-        "WHERE excluded.ready_at < job_queues.ready_at",
-        {"user": lock.user, "priority": priority, "ready": max(due, lock.served_at)},
-    )
-
-
 def job_slot(kind: JobKind, key: str) -> str:
     """Return a digest of kind and key."""
     return blake2s(f"{kind}\0{key}".encode(), digest_size=16).hexdigest()
@@ -131,7 +120,17 @@ async def put_job(tx: Tx, lock: JobLock, scope: Scope, new: NewJob) -> Job:
     )
     if row is not None:
         waiting = job_from_row(row)
-        return await _join(tx, lock, waiting, join_job(waiting, scope, new, at=at))
+        after = join_job(waiting, scope, new, at=at)
+        if after is waiting:
+            return waiting
+        await tx.run(
+            "UPDATE jobs SET project_id = :project, session_id = :session, priority = :priority, due_at = :due, "
+            "next_at = :due, payload = :payload, updated_at = :at WHERE user_id = :user AND id = :id",
+            _waiting_params(after),
+        )
+        for level in {waiting.priority, after.priority}:
+            await set_queue(tx, lock, level)
+        return after
     job = create_job(scope, new, at=at)
     await tx.run(
         'INSERT INTO jobs (user_id, id, project_id, session_id, kind, "key", slot, state, priority, due_at, next_at, '
@@ -139,21 +138,14 @@ async def put_job(tx: Tx, lock: JobLock, scope: Scope, new: NewJob) -> Job:
         ":priority, :due, :due, :at, :at, :payload)",
         {**_waiting_params(job), "kind": str(job.kind), "key": job.key, "slot": slot},
     )
-    await _advance_queue(tx, lock, job.priority, to_micros(job.due_at))
-    return job
-
-
-async def _join(tx: Tx, lock: JobLock, waiting: Job, after: Job) -> Job:
-    if after is waiting:
-        return waiting
+    due = to_micros(job.due_at)
     await tx.run(
-        "UPDATE jobs SET project_id = :project, session_id = :session, priority = :priority, due_at = :due, "
-        "next_at = :due, payload = :payload, updated_at = :at WHERE user_id = :user AND id = :id",
-        _waiting_params(after),
+        "INSERT INTO job_queues (user_id, priority, ready_at) VALUES (:user, :priority, :ready) "
+        "ON CONFLICT (user_id, priority) DO UPDATE SET ready_at = excluded.ready_at "
+        "WHERE excluded.ready_at < job_queues.ready_at",
+        {"user": lock.user, "priority": job.priority, "ready": max(due, lock.served_at)},
     )
-    for level in {waiting.priority, after.priority}:
-        await set_queue(tx, lock, level)
-    return after
+    return job
 
 
 def _waiting_params(job: Job) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict
-from recollect.ledger.jobs import FAILURE_WINDOW
 from recollect.ledger.sql.jobs import JOB_COLUMNS, UNLEASED, JobLock, job_from_row, lock_jobs, set_queue
 from recollect.ledger.sql.maintenance_tasks import record_started
 from recollect.ledger.sql.tx import ALL_TENANTS, Tx, fetch_one
+from recollect.ledger.types import FAILURE_WINDOW
 from recollect.model.ids import new_id
 from recollect.model.job import Job, JobKind, as_json, truncate_error
 from recollect.model.text import repair_text

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from recollect.ledger.sql import mentions
-from recollect.ledger.sql.evidence import add_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
+from recollect.ledger.sql.history import add_evidence
 from recollect.ledger.sql.memories import MEMORY_COLUMNS, record_from_row
 from recollect.ledger.sql.migrate import meta, set_meta
 from recollect.ledger.sql.tx import Tx, fetch_one

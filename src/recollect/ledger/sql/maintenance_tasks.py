@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from recollect.ledger.jobs import (
+from recollect.ledger.sql.conversations import SESSION_TEST, session_params
+from recollect.ledger.sql.jobs import job_slot, lock_jobs, put_job, replay, scope_exists
+from recollect.ledger.sql.tx import Tx, fetch_one
+from recollect.ledger.types import (
     MAINTENANCE_AUTHOR,
     MAINTENANCE_KINDS,
     MaintenanceState,
     TaskRun,
     maintenance_task_name,
 )
-from recollect.ledger.sql.conversations import SESSION_TEST, session_params
-from recollect.ledger.sql.jobs import job_slot, lock_jobs, put_job, replay, scope_exists
-from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.job import Job, NewJob
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope

@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from recollect.ledger.plan import Plan
-from recollect.ledger.sql.memories import SELECTED_COLUMNS, record_from_row
+from recollect.ledger.sql.memories import SELECTED_COLUMNS, record_from_row, valid_condition, visible_condition
 from recollect.ledger.sql.migrate import meta, set_meta
 from recollect.ledger.sql.tx import Tx
-from recollect.ledger.sql.where import valid_condition, visible_condition
 from recollect.ledger.types import MentionRow
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.vectors import ensure_model_number, model_number
+from recollect.ledger.types import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
 from recollect.model.times import from_micros, now, time_or_none, to_micros
 from recollect.models.embedding import EmbeddingModel
 
@@ -23,7 +23,7 @@ async def model_states(tx: Tx) -> list[ModelState]:
     return [
         ModelState(
             model=EmbeddingModel(name, dimensions),
-            origin=ModelOrigin(spec, url, requested_dimensions),
+            origin=ModelOrigin(*origin),
             is_current=number == current,
             current_at=time_or_none(since),
             retired_at=time_or_none(until),
@@ -31,20 +31,9 @@ async def model_states(tx: Tx) -> list[ModelState]:
             to_embed=to_embed,
             lease_expires_at=from_micros(lease_end) if lease_end else None,
         )
-        for (
-            number,
-            name,
-            dimensions,
-            spec,
-            url,
-            requested_dimensions,
-            since,
-            until,
-            embedded,
-            to_embed,
-            lease_end,
-            current,
-        ) in rows
+        for (number, name, dimensions), origin, (since, until, embedded, to_embed, lease_end, current) in (
+            (row[:3], row[3:6], row[6:]) for row in rows
+        )
     ]
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.sql.changes import Owner, lock_user
-from recollect.ledger.sql.methods import PRUNE_BATCH
-from recollect.ledger.sql.tx import Row, Tx, fetch_one
+from recollect.ledger.sql.tx import PRUNE_BATCH, Row, Tx, fetch_one
 from recollect.model.erasure import user_digest
 from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
 from recollect.ledger.plan import ExistingRecords, plan
@@ -17,7 +16,7 @@ from recollect.ledger.sql.jobs import enqueue
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.tombstones import resent_turns
 from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.model.change import Add, Author
+from recollect.model.change import Add, Author, Vector
 from recollect.model.erasure import Erasure, Target
 from recollect.model.ids import new_id
 from recollect.model.job import Appended, NewJob
@@ -27,10 +26,6 @@ from recollect.model.scope import Scope
 from recollect.model.times import from_micros, now, to_micros
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
-
 
 # How far the clocks of those who share a ledger may be apart.
 _SKEW = timedelta(minutes=1)

@@ -6,13 +6,18 @@ a writer thread can run them to the end with `run_now`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from recollect.model.job import Job
 from recollect.model.query import Op, Where
+from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,23 +61,18 @@ class Dialect(Protocol):
 
     def among(self, column: str, param: str) -> str:
         """Return SQL that is true where the column is one of the values of a list parameter."""
-        ...
 
     def in_body(self, name: str) -> str:
         """Return SQL for a text field of the JSON body."""
-        ...
 
     def has_member(self, name: str, param: str, *, any_of: bool) -> str:
         """Return SQL that is true where a list in the JSON body contains the parameter, or any member of it."""
-        ...
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Return SQL for a comparison inside metadata, whose name is a parameter too."""
-        ...
 
     def contains(self, column: str, param: str) -> str:
         """Return SQL that is true where the text contains the parameter exactly."""
-        ...
 
 
 class Tx(Protocol):
@@ -83,19 +83,15 @@ class Tx(Protocol):
 
     async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """Execute a query and return its rows."""
-        ...
 
     async def run(self, sql: str, params: Mapping[str, Any]) -> None:
         """Execute a statement."""
-        ...
 
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         """Execute a statement for each set of parameters."""
-        ...
 
     async def restrict_to(self, tenant: Tenant) -> None:
         """Restrict what follows to the rows of a tenant, where the database enforces it."""
-        ...
 
 
 class FullTextIndex(Protocol):
@@ -103,27 +99,21 @@ class FullTextIndex(Protocol):
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         """Index new rows under their words."""
-        ...
 
     async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
         """Remove rows without a trace, given the words they were indexed under."""
-        ...
 
     async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
         """Remove many rows, page by page."""
-        ...
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
         """Return, for each word, the rows it occurs in, ascending, and how often."""
-        ...
 
     async def count(self, tx: Tx) -> int:
         """Return how many rows are indexed."""
-        ...
 
     async def clear(self, tx: Tx) -> None:
         """Remove all rows."""
-        ...
 
 
 # The database's log, as a name among tables that may still hold bytes of deleted rows.
@@ -153,43 +143,33 @@ class SqlEngine(Protocol):
     @property
     def is_local(self) -> bool:
         """Whether a few statements take microseconds, because there is no network."""
-        ...
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         """Run the body on one consistent view of the tenant's rows; `quick` says that it reads a handful of them."""
-        ...
 
     async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
         """Run the body in a transaction on the tenant's rows; return once it is on disk."""
-        ...
 
     async def size(self) -> int:
         """Return the bytes on disk."""
-        ...
 
     async def scrub(self, tables: Sequence[str]) -> ScrubResult:
         """Remove the bytes of rows deleted from tables, as far as possible; can block writers."""
-        ...
 
     async def sweep(self, tables: Sequence[str]) -> ScrubResult:
         """Remove such bytes as far as it blocks nobody: nothing is rewritten."""
-        ...
 
     async def check(self) -> list[str]:
         """Return what is damaged, a sentence each."""
-        ...
 
     async def security_warnings(self) -> list[str]:
         """Return what makes the store less safe than it could be, a sentence each."""
-        ...
 
     async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Copy a consistent view of everything into a new SQLite file without blocking writers."""
-        ...
 
     async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Restore such a file into an empty database."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -208,3 +188,74 @@ async def fetch_one(tx: Tx, sql: str, params: Mapping[str, Any]) -> Row | None:
     """Return the first row, if any."""
     rows = await tx.rows(sql, params)
     return rows[0] if rows else None
+
+
+P = ParamSpec("P")
+Body = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
+Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+# Rows that one transaction prunes, so that no writer waits for long.
+PRUNE_BATCH = 1000
+
+
+def read_method(
+    body: Body[P, T], *, tenant: Tenant | None = None, quick: bool | Callable[..., bool] = False
+) -> Method[P, T]:
+    """Return a method that runs `body` on a consistent view of the data.
+
+    It sees the rows of `tenant` or, by default, of the user named by its argument `user`, `scope` or `job`; None
+    means all users. `quick` says that it reads a handful of rows, or is called with the arguments to tell.
+    """
+    tenant_of = _tenant_getter(body, tenant)
+
+    @wraps(body)
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self.engine.read(
+            lambda tx: body(tx, *args, **kwargs),
+            tenant=tenant_of(args, kwargs),
+            quick=quick(*args, **kwargs) if callable(quick) else quick,
+        )
+        return result
+
+    return method
+
+
+def write_method(body: Body[P, T], *, tenant: Tenant | None = None) -> Method[P, T]:
+    """Return a method that runs `body` in a transaction and returns once it is on disk; `tenant` as for reads."""
+    tenant_of = _tenant_getter(body, tenant)
+
+    @wraps(body)
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self.engine.write(lambda tx: body(tx, *args, **kwargs), tenant=tenant_of(args, kwargs))
+        return result
+
+    return method
+
+
+def prune_method(*bodies: Body[[datetime], int]) -> Method[[datetime], int]:
+    """Return a method that removes what is older than a time, a batch per transaction, and returns how many rows."""
+
+    async def method(self: Any, before: datetime) -> int:
+        pruned = 0
+        for body in bodies:
+            batch = PRUNE_BATCH
+            while batch >= PRUNE_BATCH:
+                batch = await self.engine.write(lambda tx, body=body: body(tx, before), tenant=ALL_TENANTS)
+                pruned += batch
+        return pruned
+
+    return method
+
+
+def _tenant_getter(body: Callable[..., Any], tenant: Tenant | None) -> Callable[[Any, Any], Tenant]:
+    if tenant is not None:
+        return lambda args, kwargs: tenant
+    names = list(inspect.signature(body).parameters)[1:]
+    at, name = next((at, name) for at, name in enumerate(names) if name in ("user", "scope", "job"))
+
+    def tenant_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tenant:
+        owner = args[at] if at < len(args) else kwargs.get(name)
+        if isinstance(owner, Job):
+            owner = owner.scope
+        return owner.user if isinstance(owner, Scope) else tenant_or_all(owner)
+
+    return tenant_of

@@ -1,16 +1,18 @@
-"""The values that importers yield, and the options and the report of an import."""
+"""The importers, the values that they yield, and the options and the report of an import."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from recollect.errors import InvalidInput
 
 if TYPE_CHECKING:
     from recollect.transfer.importers.source import ImportSource
+
 
 Timestamp: TypeAlias = datetime | str | float
 MAX_NAMED = 1000
@@ -72,11 +74,9 @@ class Importer(Protocol):
 
     def recognise(self, source: ImportSource) -> str:
         """Return the evidence that the source is of this product; empty if it is not."""
-        ...
 
     def read(self, source: ImportSource) -> Iterator[SourceItem]:
         """Yield everything in the source."""
-        ...
 
 
 def extract_text(content: Any) -> str:
@@ -167,3 +167,37 @@ class ImportReport:
         """Return plain values for JSON."""
         values = asdict(self)
         return values | {"users": list(self.users), "left": dict(self.left), "named": list(values["named"])}
+
+
+# In the order they are tried: distinctive formats first, plain text last. Each is a module of this package.
+IMPORTERS = ("mem0", "agent-cli", "langgraph", "letta", "chatgpt", "claude", "zep", "recollect", "markdown")
+_POSTGRES_KINDS = ("mem0", "langgraph")
+
+
+def load_importer(kind: str) -> Importer:
+    """Import the importer of a product."""
+    if kind not in IMPORTERS:
+        raise InvalidInput(f"unknown product {kind!r}; the known ones are {', '.join(IMPORTERS)}")
+    return import_module(f"recollect.transfer.importers.{kind.replace('-', '_')}")
+
+
+def recognise_source(source: ImportSource) -> tuple[str, str]:
+    """Return the product of a source, and the evidence for it."""
+    if source.is_database:
+        reasons = {kind: why for kind in _POSTGRES_KINDS if (why := load_importer(kind).recognise(source))}
+        if not reasons:
+            products = " or ".join(_POSTGRES_KINDS)
+            raise InvalidInput(f"{source.display_name} has no tables of {products}: is it the right database?")
+        if len(reasons) > 1:
+            raise InvalidInput(f"{source.display_name} has tables of {' and of '.join(reasons)}: choose one")
+        return next(iter(reasons.items()))
+    for kind in IMPORTERS:
+        if why := load_importer(kind).recognise(source):
+            return kind, why
+    raise InvalidInput(f"{source.display_name} is not recognised; name its product: {', '.join(IMPORTERS)}")
+
+
+def check_readable(kind: str, source: ImportSource) -> None:
+    """Raise an InvalidInput if the product does not use PostgreSQL but the source is one."""
+    if source.is_database and kind in IMPORTERS and kind not in _POSTGRES_KINDS:
+        raise InvalidInput(f"{kind} does not use PostgreSQL; {' and '.join(_POSTGRES_KINDS)} do")

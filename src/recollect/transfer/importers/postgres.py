@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from recollect.errors import InvalidInput, MissingExtra, RecollectError, UpstreamUnavailable
-from recollect.ledger.postgres_errors import ERRORS, mask_dsn
+from recollect.ledger.postgres import ERRORS, mask_dsn
 from recollect.transfer.importers.source import ImportSource
 
 try:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from recollect.errors import InvalidInput
 from recollect.ledger.ledger import Ledger
-from recollect.model.change import Author, ConversationUpdate
+from recollect.ledger.plan import ExistingRecords, is_retained
+from recollect.model.change import Author, ConversationUpdate, Vector
 from recollect.model.job import JobKind, NewJob
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.text import validate_id
-from recollect.model.times import as_utc
+from recollect.model.times import as_utc, now
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.transfer.export import ParsedExport, import_session
 from recollect.transfer.import_ import ImportCounts, add_records, drop_existing, parse_record
-from recollect.transfer.importers.dedupe import ImportDeduper
 from recollect.transfer.importers.items import (
     MAX_NAMED,
     ExportLine,
@@ -34,14 +34,70 @@ from recollect.transfer.importers.items import (
     SourceItem,
     SourceRecord,
     SourceSession,
+    check_readable,
+    load_importer,
+    recognise_source,
 )
-from recollect.transfer.importers.registry import check_readable, load_importer, recognise_source
 from recollect.transfer.importers.source import ImportSource
 from recollect.write.redact import Redactor
 from recollect.write.write_quota import WriteQuota
 
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
+
+@dataclass(slots=True)
+class DedupeResult:
+    """The records to add, those over the quota, and the counts of the others."""
+
+    new: list[MemoryRecord] = field(default_factory=list)
+    over_quota: list[MemoryRecord] = field(default_factory=list)
+    counts: ImportCounts = field(default_factory=ImportCounts)
+
+
+class ImportDeduper:
+    """Deduplicates batches of records. A dry run remembers earlier batches, which are not in the ledger."""
+
+    def __init__(self, ledger: Ledger, quota: WriteQuota, *, dry_run: bool) -> None:
+        self._ledger, self._quota, self._dry_run = ledger, quota, dry_run
+        self._existing: defaultdict[str, ExistingRecords] = defaultdict(ExistingRecords)
+        self._planned: dict[str, int] = {}
+
+    async def dedupe(self, records: Sequence[MemoryRecord]) -> DedupeResult:
+        """Deduplicate records whose ids are not in the ledger."""
+        result = DedupeResult()
+        by_user: dict[str, list[MemoryRecord]] = {}
+        for record in records:
+            by_user.setdefault(record.scope.user, []).append(record)
+        for user, user_records in by_user.items():
+            await self._dedupe_user(user, user_records, result)
+        return result
+
+    async def _dedupe_user(self, user: str, records: list[MemoryRecord], result: DedupeResult) -> None:
+        planned = self._planned.get(user, 0)
+        remaining = await self._quota.remaining(user, planned + len(records)) - planned
+        if remaining >= len(records) and not self._dry_run:
+            # The ledger deduplicates on write.
+            result.new += records
+            return
+        existing = self._existing[user] if self._dry_run else ExistingRecords()
+        for holder in await self._ledger.find_conflicting(Scope(user), records):
+            if holder.id not in existing.by_id and existing.conflicting(holder) is None:
+                existing.add(holder)
+        for record in records:
+            current = existing.conflicting(record)
+            if current is not None and is_retained(current, record, at=now()):
+                has_same_text = existing.same_text(record) is not None
+                result.counts += ImportCounts(present=1) if has_same_text else ImportCounts(kept=1)
+            elif remaining > 0:
+                remaining -= 1
+                planned += 1
+                while (current := existing.conflicting(record)) is not None:
+                    existing.release(current)
+                existing.add(record)
+                result.new.append(record)
+            else:
+                result.over_quota.append(record)
+        if self._dry_run:
+            self._planned[user] = planned
+
 
 BATCH_SIZE = 2000
 _MAX_CONCURRENT = 64

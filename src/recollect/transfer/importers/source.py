@@ -56,7 +56,7 @@ class ImportSource:
         """The location without a password."""
         if not self.is_database:
             return self.location
-        from recollect.ledger.postgres_errors import mask_dsn
+        from recollect.ledger.postgres import mask_dsn
 
         return mask_dsn(self.location)
 

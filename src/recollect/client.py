@@ -158,7 +158,9 @@ class AsyncMemory:
 
         if content is not None and not isinstance(content, str):
             if fields or correction or embedding is not None or idempotency_key is not None:
-                raise InvalidInput("`add` takes fields only with a text; messages take only the ids of a scope")
+                raise InvalidInput(
+                    "`add` takes fields only with a text; messages take user_id, project_id, session_id"
+                )
             return await self.remember(
                 content, user_id=user_id, project_id=project_id, session_id=session_id, wait=True
             )

@@ -178,7 +178,7 @@ def _refusal(reply: httpx.Response) -> Unavailable:
     except ValueError:
         message = reply.text.strip()
     return Unavailable(
-        f"the server refused, {reply.status_code}: {message[:_MAX_ERROR_CHARS] or reply.reason_phrase}"
+        f"the server refused with {reply.status_code}: {message[:_MAX_ERROR_CHARS] or reply.reason_phrase}"
     )
 
 

@@ -109,7 +109,9 @@ class McpSource:
                 if not cursor:
                     break
         except Exception as error:
-            raise Unavailable(f"the MCP server {self.name} lists no tools: {_describe_error(error)}") from None
+            raise Unavailable(
+                f"the MCP server {self.name} does not list its tools: {_describe_error(error)}"
+            ) from None
         return tuple(tools)
 
     def _tool(self, name: str, description: str, schema: Mapping[str, Any]) -> Tool:

@@ -91,7 +91,9 @@ def _print_added(outcome: Outcome, content: str | None) -> None:
     elif content is None or outcome.redacted or record.content.casefold().split() == content.casefold().split():
         print_line("Exists as ", bold(record.id), "; nothing changed.")
     else:
-        print_line("Not added: ", bold(record.id), f" is surer of {record.key!r}; --correction replaces it.")
+        print_line(
+            "Not added: ", bold(record.id), f" has a higher confidence for {record.key!r}; --correction replaces it."
+        )
 
 
 @command(

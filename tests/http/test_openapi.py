@@ -205,7 +205,7 @@ def test_the_commands_of_the_rest_page_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     stored, results, recalled, remembered, changed, forgotten, history, undone, *rest = answers
-    listed, filtered, imported, *erased = rest
+    listed, filtered, graph, imported, *erased = rest
     assert results["results"][0]["id"] == stored["id"]
     assert "$10,000" in recalled["context"]["text"]
     assert remembered["job"]["state"] == "done"
@@ -214,6 +214,7 @@ def test_the_commands_of_the_rest_page_run(tmp_path: Path) -> None:
     assert undone["results"][0]["status"] == "active"
     assert stored["id"] in [each["id"] for each in listed["results"]]
     assert stored["id"] in [each["id"] for each in filtered["results"]]
+    assert stored["id"] in [node.get("memory_id") for node in graph["nodes"]]
     assert imported["added"] > 0
     assert [each["target"] for each in (erased[0], *erased[1]["results"])] == ["session", "session"]
     assert "event: forget" in done.stdout

@@ -21,6 +21,7 @@ from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS
 
 _TAGS = {
     "memories": "REST API: memories, one at a time and in lists.",
+    "graph": "REST API: how memories, names, keys and sessions are related.",
     "search and recall": "REST API: search memories, and recall them for a prompt.",
     "turns and sessions": "REST API: remember messages, and the sessions they belong to.",
     "history and undo": "REST API: changes of memories, and undo.",

@@ -90,7 +90,7 @@ class McpSource:
         except Exception as error:
             if not ready.done():
                 ready.set_exception(
-                    Unavailable(f"the MCP server {self.name} is unreachable: {_describe_error(error)}")
+                    Unavailable(f"the MCP server {self.name} cannot be reached: {_describe_error(error)}")
                 )
         finally:
             if not ready.done():

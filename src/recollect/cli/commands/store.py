@@ -423,7 +423,9 @@ def _replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None
             receipt, f"{receipt.what.target} {receipt.what.id}".rstrip() + f" of user {receipt.scope.user}"
         )
     skipped = len(erasures) - len(receipts)
-    print_line(f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known, or had nothing to erase.")
+    print_line(
+        f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known here, or had nothing to erase."
+    )
 
 
 def read_receipts(file: str) -> list[Erasure]:

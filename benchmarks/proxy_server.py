@@ -18,8 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from benchmarks.harness import resident_mb
 from recollect.config.settings import Settings, load
 from recollect.http.app import make_app
-from recollect.http.server import serve
-from recollect.http.sockets import bind_sockets
+from recollect.http.server import bind_sockets, serve
 from recollect.model.result import RecallResult
 from recollect.service.service import Service
 

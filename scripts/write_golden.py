@@ -98,8 +98,7 @@ def python_api() -> str:
 
 def metric_names() -> str:
     """Return the name, kind and labels of every metric."""
-    import recollect.observability.metrics  # noqa: F401
-    from recollect.observability.metric_types import Metric
+    from recollect.observability.metrics import Metric
 
     return "".join(f"{n.kind} {n.name} {','.join(n.labels)}".rstrip() + "\n" for _, n in sorted(Metric.all.items()))
 

@@ -28,7 +28,6 @@ LAYERS = {
         "agent",
         "cli",
         "client",
-        "connection",
         "http",
         "integrations",
         "namespaces",

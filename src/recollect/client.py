@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from recollect import namespaces
-from recollect.connection import Connection
 from recollect.errors import InvalidInput, Unavailable
 from recollect.model.arguments import (
     MessagesInput,
@@ -36,13 +35,14 @@ from recollect.model.result import Page, RecallOutcome, RecallResult, RememberRe
 from recollect.model.scope import Scope
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.namespaces import DEFAULT_AUTHOR, import_author
+from recollect.namespaces import DEFAULT_AUTHOR, Connection, import_author
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
     from recollect.models.embedding import Embedder
     from recollect.service.service import Service
     from recollect.transfer.import_ import ImportCounts
+
 
 _IMPORT_BATCH = 500
 _NOT_TURNS = Not(where("category", Op.EQ, "turn"))

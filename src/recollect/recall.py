@@ -20,7 +20,7 @@ from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Where, both
 from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
-from recollect.observability.logs import describe_error, format_traceback
+from recollect.observability.tracing import describe_error, format_traceback
 from recollect.read.as_of_queries import keyed_facts_as_of
 from recollect.read.conversation_history import invocation_lines
 from recollect.read.decide import decide

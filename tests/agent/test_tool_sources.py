@@ -14,9 +14,8 @@ import httpx
 import pytest
 
 from recollect.agent import Agent
-from recollect.agent.tools.http import http_tool
 from recollect.agent.tools.mcp import McpSource
-from recollect.agent.tools.sources import ToolSources
+from recollect.agent.tools.sources import ToolSources, http_tool
 from recollect.agent.tools.tool import Tool
 from recollect.config.settings import load
 from recollect.errors import InvalidInput, InvalidSettings, ToolFailed, Unavailable

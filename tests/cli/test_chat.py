@@ -18,8 +18,7 @@ import httpx
 import pytest
 
 from recollect.config.settings import Settings, load
-from recollect.http.server import run_embedded_server
-from recollect.http.sockets import bind_sockets
+from recollect.http.server import bind_sockets, run_embedded_server
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
 from tests.support.llm_faults import hang, http_error, reset, stream_error

@@ -11,7 +11,7 @@ import pytest
 from recollect import __version__
 from recollect.cli.registry import COMMANDS
 from recollect.config.settings import Settings
-from recollect.http.sockets import BoundSockets
+from recollect.http.server import BoundSockets
 from tests.support.cli_runner import Cli
 from tests.support.paths import ROOT
 
@@ -248,7 +248,7 @@ def test_every_command_prints_one_json_document(cli: Cli, monkeypatch: pytest.Mo
     words |= {"export": [str(cli.home / "all.jsonl")], "import": ["-"], "config": ["show"], "doctor": ["--mend"]}
     words |= {name: [id] for name in ("show", "history", "forget", "restore")}
     words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}
-    words |= {"keys": ["add", "--user", "alex"], "index": ["status"]}
+    words |= {"keys": ["add", "--user", "alex"], "index": ["status"], "graph": ["tea"]}
     words["backup"] = ["make", str(cli.home / "all.backup")]
     words["end-run"] = ["Deploy the shop", "--session", "monday"]
     words["serve"] = ["--port", "0"]

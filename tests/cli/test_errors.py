@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from recollect import errors
-from recollect.cli.exit_codes import EXIT_CODES, ExitCode, error_name
+from recollect.cli.context import EXIT_CODES, ExitCode, error_name
 from recollect.cli.main import root
-from recollect.http.sockets import bind_sockets
+from recollect.http.server import bind_sockets
 from tests.support.cli_runner import Cli
 from tests.support.paths import ROOT
 

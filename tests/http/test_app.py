@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from recollect import __version__, errors
 from recollect.config.settings import load
-from recollect.http import health_monitor
+from recollect.http import health as health_monitor
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.errors import status_of

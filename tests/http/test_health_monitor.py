@@ -24,7 +24,7 @@ CHAT = {"model": "m", "user": "ann", "messages": [{"role": "user", "content": "W
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    monkeypatch.setattr("recollect.http.health_monitor._CHECK_EVERY_S", 0.02)
+    monkeypatch.setattr("recollect.http.health._CHECK_EVERY_S", 0.02)
     app = make_app(load({"home": tmp_path, "worker": False}, environ={}).settings)
     with TestClient(app, "http://127.0.0.1") as client:
         yield client

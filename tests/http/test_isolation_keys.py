@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from recollect.http.auth.middleware import OPEN_PATHS
-from recollect.http.responses.asgi import InProgressResponse, ResponsesContext
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -150,29 +148,6 @@ def test_the_memory_api_has_its_own_error_codes(world: World) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHENTICATED")
     answer = world.ask_as("bea", "GET", "/v1/memory", params={"user_id": "eve"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
-
-
-@pytest.mark.parametrize("key", ["ada", "elsewhere"])
-def test_a_response_in_progress_is_visible_to_its_caller_alone(world: World, key: str) -> None:
-    responses: ResponsesContext = world.client.app.state.proxy.responses  # type: ignore[attr-defined]
-    secret = world.secret
-
-    async def begin() -> InProgressResponse:
-        task = asyncio.ensure_future(asyncio.Event().wait())
-        return InProgressResponse(secret, task, lambda: {"id": "resp_now", "output": CANARY})
-
-    in_progress = responses.in_progress[secret.user, "resp_now"] = world.run(begin)
-    try:
-        for method, path in (("GET", "resp_now"), ("POST", "resp_now/cancel"), ("DELETE", "resp_now")):
-            unknown = world.ask_as(key, method, f"/v1/responses/{path.replace('now', 'nil')}")
-            answer = world.ask_as(key, method, f"/v1/responses/{path}")
-            assert (answer.status_code, unknown.status_code) == (404, 404)
-            assert answer.text.replace("resp_now", "resp_nil") == unknown.text
-        assert not in_progress.is_cancelled
-        assert CANARY in world.ask_as("bea", "GET", "/v1/responses/resp_now").text
-    finally:
-        del responses.in_progress[secret.user, "resp_now"]
-        world.client.portal.call(in_progress.task.cancel)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ import pytest
 from recollect.cli.chat import ChatClient
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings, Unavailable
-from recollect.http.server import check_settings
-from recollect.http.sockets import BoundSockets, bind_sockets
+from recollect.http.server import BoundSockets, bind_sockets, check_settings
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
 

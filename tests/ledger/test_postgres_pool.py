@@ -14,7 +14,7 @@ import pytest
 
 from recollect.config.settings import load
 from recollect.errors import StoreUnavailable
-from recollect.http.warmup import warm_up_recall
+from recollect.http.app import warm_up_recall
 from recollect.ledger import postgres
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.sql.tx import NO_TENANT, Tx

@@ -264,7 +264,7 @@ def test_the_server_logs_no_content_of_failing_jobs(tmp_path: Path, llm: Scripte
 
 
 def test_the_log_filter_redacts_secrets_in_any_message() -> None:
-    log = logging.getLogger("recollect.testing.net")
+    log = logging.getLogger("recollect.net")
     net = RedactingLogFilter()
     with captured_logs() as logged:
         log.addFilter(net)

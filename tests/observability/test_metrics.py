@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from recollect.config.settings import load
 from recollect.http.app import make_app
 from recollect.model.result import PromptBlock, RecallOutcome, RecallResult
-from recollect.observability.metric_types import Metric, counter, histogram, metrics_disabled
+from recollect.observability.metrics import Metric, counter, histogram, metrics_disabled
 from recollect.observability.prometheus import MetricsFolder, collect_metrics, render_metrics
 from recollect.read.telemetry import observe_read
 from recollect.testing.scripted_llm import ScriptedLLM

@@ -26,8 +26,7 @@ from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.service import spill_journal
 from recollect.service.service import Service
-from recollect.service.spill_journal import SpillJournal
-from recollect.service.spill_replay import SpillReplay
+from recollect.service.spill_journal import SpillJournal, SpillReplay
 from recollect.wiring import open_service, spill_folder
 from recollect.write.spill_file import SpilledTurn, read_spilled_lines
 

@@ -17,7 +17,7 @@ import uvicorn
 
 from recollect.config.settings import load
 from recollect.http.app import make_app
-from recollect.http.sockets import bind_sockets
+from recollect.http.server import bind_sockets
 from recollect.model.turn import Turn
 from recollect.service.service import Service
 from recollect.testing.llm_replies import Fault, HttpAnswer, Step

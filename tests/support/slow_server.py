@@ -14,7 +14,7 @@ from recollect.cli.main import root
 from recollect.config.settings import Settings
 from recollect.http import server
 from recollect.http.app import make_app
-from recollect.http.sockets import BoundSockets
+from recollect.http.server import BoundSockets
 
 served = server.serve
 

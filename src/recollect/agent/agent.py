@@ -10,11 +10,9 @@ from types import NoneType, TracebackType
 from typing import Any, Self
 
 from recollect.agent.config import AgentConfig, load_agent_config
-from recollect.agent.finish import BY, RecordedTurns, finish_run, record_turns
-from recollect.agent.loop import Loop
+from recollect.agent.finish import BY, RecordedTurns, StartContext, finish_run, record_turns, start_run
+from recollect.agent.loop import AgentPrompt, Loop
 from recollect.agent.modes import Mode
-from recollect.agent.prompt import AgentPrompt
-from recollect.agent.start import StartContext, start_run
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS, memory_tools
 from recollect.agent.tools.tool import Tool, Toolbox
 from recollect.agent.types import Answer, Event, EventKind, Step, parse_history

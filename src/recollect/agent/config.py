@@ -49,7 +49,6 @@ class AgentConfig:
 
 
 def load_agent_config(settings: Settings) -> AgentConfig:
-    """Return the configuration of the settings."""
     return AgentConfig(
         limits=AgentLimits(
             iterations=settings.agent_iterations,

@@ -40,7 +40,6 @@ def parse_reply(mode: Mode, reply: ChatReply, tools: Mapping[str, Tool], *, numb
 
 
 def step_messages(mode: Mode, step: Step) -> list[Message]:
-    """Return a step as messages."""
     return _RENDERERS[mode](step)
 
 

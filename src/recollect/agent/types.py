@@ -109,7 +109,6 @@ class TokenUsage:
 
     @property
     def total(self) -> int:
-        """Return all tokens."""
         return self.tokens_in + self.tokens_out
 
     def add(self, reply: ChatReply | BrokenAnswer, messages: Sequence[Mapping[str, Any]]) -> None:

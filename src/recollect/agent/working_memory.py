@@ -127,12 +127,10 @@ class WorkingMemoryLimits:
 
     @property
     def max_digest_tokens(self) -> int:
-        """Return the maximum of tokens of the digest."""
         return self.tokens // 4
 
     @property
     def max_step_tokens(self) -> int:
-        """Return the maximum of tokens of one step."""
         return (self.max_tokens - self.max_digest_tokens) // self.keep_steps
 
 

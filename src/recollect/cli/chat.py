@@ -16,6 +16,10 @@ import httpx
 
 from recollect.cli.context import CliContext
 from recollect.cli.output import (
+    CATEGORY_COLUMN,
+    CREATED_COLUMN,
+    MEMORY_COLUMN,
+    SCORE_COLUMN,
     Column,
     StyledText,
     TableRow,
@@ -27,8 +31,8 @@ from recollect.cli.output import (
     pluralize,
     print_line,
     print_table,
+    print_trace,
 )
-from recollect.cli.rendering import CATEGORY_COLUMN, CREATED_COLUMN, MEMORY_COLUMN, SCORE_COLUMN, print_trace
 from recollect.errors import InvalidInput, RecollectError, Unavailable, Unsupported, UpstreamBroken
 from recollect.model.ids import new_id
 
@@ -72,18 +76,15 @@ class ChatClient:
         self.start_session()
 
     def start_session(self) -> None:
-        """Begin a new session."""
         self.session = new_id()
         self.messages: list[dict[str, str]] = []
         self.last_answer: ChatAnswer | None = None
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     @property
     def host(self) -> str:
-        """The host of the server."""
         return httpx.URL(self.url).host
 
     def is_reachable(self) -> bool:

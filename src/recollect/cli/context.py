@@ -1,22 +1,26 @@
-"""The options shared by all commands, and the context object that commands receive."""
+"""The options shared by all commands, the context object that commands receive, and the exit codes."""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import click
 
+from recollect import errors
 from recollect.cli.output import Column, StyledText, TableRow, clean, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from recollect.client import AsyncMemory
     from recollect.config.settings import LoadedSettings, Settings
     from recollect.sync import Memory
+
 
 DEFAULT_USER = "default"
 
@@ -56,7 +60,6 @@ class CliContext:
 
     @property
     def user_id(self) -> str:
-        """The user of --user, or the default user."""
         return DEFAULT_USER if self.user is None else self.user
 
     @property
@@ -70,7 +73,6 @@ class CliContext:
         return "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(self, name)))
 
     def load(self, extra: Mapping[str, Any] | None = None) -> LoadedSettings:
-        """Load the settings in force."""
         from recollect.config.settings import load
 
         overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(extra or {})}
@@ -85,7 +87,6 @@ class CliContext:
         return self.load(extra).settings
 
     def open(self, extra: Mapping[str, Any] | None = None) -> Memory:
-        """Return the memory of the settings, to be used in a `with`."""
         from recollect.sync import Memory
 
         return Memory(settings=self.settings(extra))
@@ -241,7 +242,6 @@ def command(
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the options of a command by section."""
     sections: dict[str, list[tuple[str, str]]] = {"Options": []}
     for option in command.get_params(ctx):
         record = option.get_help_record(ctx)
@@ -252,3 +252,54 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
         if records:
             with formatter.section(section):
                 formatter.write_dl(records)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `recollect`."""
+
+    OK = 0
+    UNEXPECTED = 1
+    INVALID = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    UNAVAILABLE = 5
+    DAMAGED = 6
+    MISSING = 7
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
+    errors.InvalidInput: ExitCode.INVALID,
+    errors.Unauthenticated: ExitCode.INVALID,
+    errors.NotAllowed: ExitCode.INVALID,
+    errors.NotFound: ExitCode.NOT_FOUND,
+    errors.Conflict: ExitCode.CONFLICT,
+    errors.QuotaReached: ExitCode.CONFLICT,
+    errors.Unavailable: ExitCode.UNAVAILABLE,
+    errors.ToolFailed: ExitCode.UNEXPECTED,
+    errors.StoreCorrupt: ExitCode.DAMAGED,
+    errors.StoreTooNew: ExitCode.DAMAGED,
+    errors.Unsupported: ExitCode.MISSING,
+    errors.MissingExtra: ExitCode.MISSING,
+    errors.RecollectError: ExitCode.UNEXPECTED,
+    click.ClickException: ExitCode.INVALID,
+    click.Abort: ExitCode.INTERRUPTED,
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    BrokenPipeError: ExitCode.BROKEN_PIPE,
+    OSError: ExitCode.UNAVAILABLE,
+}
+
+
+def exit_code_for(kind: type[BaseException]) -> ExitCode:
+    """Return the exit code of an error class, or of its nearest base class."""
+    return next((EXIT_CODES[each] for each in kind.__mro__ if each in EXIT_CODES), ExitCode.UNEXPECTED)
+
+
+def error_name(error: BaseException) -> str:
+    """Return the name of an error in JSON, such as not_found."""
+    if isinstance(error, click.ClickException):
+        return "usage"
+    if isinstance(error, errors.RecollectError):
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    return "unavailable" if isinstance(error, OSError) else "unexpected"

@@ -12,12 +12,11 @@ from typing import Any
 import click
 
 from recollect import __version__
-from recollect.cli.context import CliContext, shared_options, write_options
-from recollect.cli.exit_codes import ExitCode, error_name, exit_code_for
+from recollect.cli.context import CliContext, ExitCode, error_name, exit_code_for, shared_options, write_options
 from recollect.cli.output import StyledText, bold, dim, enable_colours, json_text, print_json, print_line
 from recollect.cli.registry import COMMANDS, SECTIONS
 from recollect.errors import RecollectError
-from recollect.observability.logs import format_traceback
+from recollect.observability.tracing import format_traceback
 
 _FIRST_COMMANDS = (
     ('recollect add "The Hawaii trip may cost 10,000 dollars"', "store a memory"),
@@ -34,7 +33,6 @@ class RootGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -102,7 +100,6 @@ class RootGroup(click.Group):
 
 
 def print_error(error: Exception, *, as_json: bool) -> None:
-    """Print an error on standard error."""
     message, hint = _describe_error(error)
     if as_json:
         payload = {"code": error_name(error), "message": message, "exit_code": int(exit_code_for(type(error)))}

@@ -52,9 +52,7 @@ def limit_option(help: str = "Maximum number of rows.") -> Decorator:
     )
 
 
-AS_OF_OPTION = click.option(
-    "--as-of", metavar="TIME", help="Use the state at this time: 2026-03-15, or 24h, 7d, 2w ago."
-)
+AS_OF_OPTION = click.option("--as-of", metavar="TIME", help="The state at this time: 2026-03-15, or 24h, 7d, 2w ago.")
 WHY_OPTION = click.option("--why", default="", metavar="TEXT", help="The reason, stored in history.")
 YES_OPTION = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 VERSION_OPTION = click.option(
@@ -281,7 +279,7 @@ _FIELD_OPTIONS: Mapping[str, Decorator] = {
     "confidence": click.option("--confidence", type=RealNumber(0, 1), metavar="NUMBER", help="From 0 to 1."),
     "tags": click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; can be repeated."),
     "metadata": click.option(
-        "--meta", "metadata", multiple=True, metavar="NAME=VALUE", help="Custom data; can be repeated."
+        "--meta", "metadata", multiple=True, metavar="NAME=VALUE", help="Custom data; repeatable."
     ),
     "source": click.option("--source", metavar="TEXT", help="Where it comes from."),
     "occurred_at": click.option("--occurred", "occurred_at", metavar="TIME", help="When it happened, ISO 8601; UTC."),

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
 
 from fastapi import FastAPI
 
 from recollect import __version__
 from recollect.config.settings import Settings
-from recollect.errors import Unavailable
+from recollect.errors import RecollectError, Unavailable
 from recollect.http.auth.middleware import AuthMiddleware
 from recollect.http.auth.rules import load_auth_rules
 from recollect.http.compat.agent import AgentProvider
 from recollect.http.errors import install_error_handlers
-from recollect.http.health import health_router
-from recollect.http.health_monitor import HealthMonitor
-from recollect.http.middleware.access_log import AccessLogMiddleware
-from recollect.http.middleware.host_guard import HostGuardMiddleware
-from recollect.http.middleware.rate_limit import RateLimitMiddleware, RateLimits
-from recollect.http.openapi import install_openapi
+from recollect.http.health import HealthMonitor, health_router
+from recollect.http.middleware import AccessLogMiddleware, HostGuardMiddleware, RateLimitMiddleware, RateLimits
+from recollect.http.openapi import install_openapi, swagger_router
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.proxy.routes import ChatFastPath, Proxy
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS, error_formats, routes_of
-from recollect.http.swagger import swagger_router
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.learning import UpstreamModels, may_learn_with_upstream
 from recollect.http.upstream.router import open_upstream_router
-from recollect.http.warmup import warm_up_learning, warm_up_recall
+from recollect.model.change import Author
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.observability.metrics import metrics_disabled
+from recollect.recall import RecallRequest
 from recollect.service.handle import ServiceHandle
 from recollect.service.service import Service
 from recollect.wiring import open_service
@@ -107,3 +108,40 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_middleware(HostGuardMiddleware, settings, formats)
     app.add_middleware(AccessLogMiddleware)
     return app
+
+
+_log = logging.getLogger("recollect")
+_NOBODY = Scope("nobody")
+_SAMPLE_MESSAGE = "My name is Ann, I live in Oslo and my budget for the trip in May is $10,000."
+_SAMPLE_QUESTION = "What did I say about the budget for my trip last week?"
+
+
+async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
+    """Recall once without writing; then concurrently, so that each database connection prepares its statements."""
+    messages = [{"role": "user", "content": _SAMPLE_QUESTION}]
+    request = RecallRequest(messages=messages, at=now(), limit=1, min_score=0.0)
+    with metrics_disabled():
+        await service.recall(_NOBODY, request)
+        await service.warm_up_reranker(_SAMPLE_QUESTION, _SAMPLE_MESSAGE)
+        several = range(connections if connections > 1 else 0)
+        await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), request) for number in several))
+
+
+@cache
+def warm_up_learning() -> None:
+    """Learn once in a temporary memory, at most once in a process; call it in a thread."""
+    try:
+        with metrics_disabled():
+            asyncio.run(_learn_once())
+    except RecollectError as error:
+        _log.warning("warm-up failed, so that the first learning takes longer: %s", error)
+
+
+async def _learn_once() -> None:
+    service = await open_service(Settings(database="memory:", learn="rules"))
+    try:
+        await service.remember(_NOBODY, _SAMPLE_MESSAGE, by=Author("warm-up"))
+        await service.jobs.run_pending()
+        await warm_up_recall(service)
+    finally:
+        await service.close()

@@ -192,7 +192,6 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 def error_response(error: ErrorInfo, error_format: ErrorFormat) -> JSONResponse:
-    """Return the response for an error."""
     return JSONResponse(error_format(error), error.status, headers=error.all_headers)
 
 

@@ -1,12 +1,17 @@
-"""The OpenAPI document: what FastAPI derives, with our errors, tags and security, and the proxy's paths."""
+"""The OpenAPI document (what FastAPI derives, with our errors, tags, security and the proxy's paths) and its page."""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import FileResponse, HTMLResponse, Response
 
+from recollect.errors import MissingExtra
 from recollect.http.auth.middleware import OPEN_PATHS
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.errors import error_schemas
@@ -16,6 +21,7 @@ from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS
 
 _TAGS = {
     "memories": "REST API: memories, one at a time and in lists.",
+    "graph": "REST API: how memories, names, keys and sessions are related.",
     "search and recall": "REST API: search memories, and recall them for a prompt.",
     "turns and sessions": "REST API: remember messages, and the sessions they belong to.",
     "graph": "REST API: memories, names, keys and sessions that are related.",
@@ -128,3 +134,67 @@ def _add_security(schema: dict[str, Any], rules: AuthRules) -> None:
     for path, methods in schema["paths"].items():
         for operation in methods.values():
             operation["security"] = [] if path in OPEN_PATHS else requirements
+
+
+swagger_router = APIRouter(include_in_schema=False)
+# Only local scripts run. Swagger UI sets inline styles.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+_HTML = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Recollect: the API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+</head>
+<body>
+<div id="api"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/start.js"></script>
+</body>
+</html>
+"""
+_START_SCRIPT = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  filter: true,
+  tryItOutEnabled: true,
+  docExpansion: "none",
+  // Sends nothing to other servers.
+  validatorUrl: null,
+});
+"""
+
+
+@swagger_router.get("/docs")
+async def docs() -> HTMLResponse:
+    """Return the page."""
+    return HTMLResponse(_HTML, headers=_HEADERS)
+
+
+@swagger_router.get("/docs/start.js")
+async def start() -> Response:
+    """Return the script that starts Swagger UI."""
+    return Response(_START_SCRIPT, media_type="text/javascript", headers=_HEADERS)
+
+
+@swagger_router.get("/docs/swagger-ui-bundle.js")
+@swagger_router.get("/docs/swagger-ui.css")
+async def asset(request: Request) -> FileResponse:
+    """Return the script or the style sheet of Swagger UI."""
+    return FileResponse(_assets() / request.url.path.rpartition("/")[2], headers=_HEADERS)
+
+
+@cache
+def _assets() -> Path:
+    # The package is not imported: only the files in its wheel are used.
+    spec = find_spec("fastapi_offline")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtra("the API documentation page", "server")
+    return Path(spec.submodule_search_locations[0]) / "static"

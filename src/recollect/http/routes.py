@@ -6,14 +6,12 @@ from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
-from recollect.http.api.erasure import admin_erasure_router, erasure_router
 from recollect.http.api.graph import graph_router
 from recollect.http.api.history import changes_router, history_router
-from recollect.http.api.memories import memories_router, reviews_router
+from recollect.http.api.memories import memories_router, reviews_router, search_router
 from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
-from recollect.http.api.search import search_router
 from recollect.http.api.sessions import sessions_router
-from recollect.http.api.transfer import transfer_router
+from recollect.http.api.transfer import admin_erasure_router, erasure_router, transfer_router
 from recollect.http.compat import agent, memory, react, sessions
 from recollect.http.compat.mem0 import routes as mem0
 from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, api_error
@@ -45,7 +43,6 @@ COMPAT_ROUTERS: tuple[Router, ...] = (
 
 
 def routes_of(routers: tuple[Router, ...]) -> list[BaseRoute]:
-    """Return the routes one by one, so that the app lists each of them."""
     return [route for router in routers for route in router.routes]
 
 

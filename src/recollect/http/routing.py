@@ -16,13 +16,7 @@ from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
-from recollect.http.errors import (
-    Error,
-    ErrorFormat,
-    api_error,
-    error_responses,
-    printable,
-)
+from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.model.arguments import parse_author
@@ -168,9 +162,7 @@ ProjectHeader = Annotated[
 _SessionHeader = Annotated[
     str | None, _name_header("X-Memory-Session", "A session of the user or project.", "monday"), DecodedHeader
 ]
-_UserQuery = Annotated[
-    str | None, Query(**_NAME, description="The same as X-Memory-User, for clients without headers.")
-]
+_UserQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-User.")]
 _ProjectQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-Project; overrides it.")]
 _SessionQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-Session; overrides it.")]
 
@@ -284,7 +276,6 @@ RequireAdmin = Depends(_check_admin)
 
 
 def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
-    """Return a router of the REST API."""
     return Router(
         tag,
         prefix=API_PREFIX,

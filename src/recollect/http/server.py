@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import re
 import signal
@@ -16,12 +18,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -33,12 +38,10 @@ from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.auth.rules import check_bind
-from recollect.http.process_supervisor import ProcessSupervisor, stop_when_orphaned
-from recollect.http.sockets import BoundSockets, bind_sockets
 from recollect.http.upstream.learning import describe_start
 from recollect.models.embedding import EmbeddingModel
-from recollect.observability.logs import request_id
 from recollect.observability.prometheus import share_metrics
+from recollect.observability.tracing import request_id
 from recollect.wiring import open_ledger
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -278,3 +281,157 @@ def _run_server(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
     # The caller sees that it has not started.
     with suppress(SystemExit):
         server.run(sockets)
+
+
+# The unsent bytes that are buffered for a slow client before its upstream has to wait; bytes in flight do not count.
+_MAX_UNSENT_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSockets:
+    """Bound sockets, one for each address of the host; a context manager that closes them."""
+
+    sockets: Sequence[socket.socket]
+    host: str
+
+    @property
+    def port(self) -> int:
+        """Return the port, also if any free port was requested."""
+        return int(self.sockets[0].getsockname()[1])
+
+    def url(self, *, tls: bool = False) -> str:
+        host = self.host.strip("[]")
+        return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def bind_sockets(host: str, port: int) -> BoundSockets:
+    """Bind the host's addresses; Unavailable if the port is in use."""
+    try:
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise InvalidSettings(f"host {host!r} is not an address of this machine: {error.strerror}") from None
+    sockets: list[socket.socket] = []
+    for family, _, _, _, address in dict.fromkeys(addresses):
+        # With port 0 the first address gets a free port, and the others the same.
+        bound_port = sockets[0].getsockname()[1] if sockets else port
+        try:
+            sockets.append(_bind_socket(family, (address[0], bound_port, *address[2:])))
+        except OSError as error:
+            if sockets and error.errno == errno.EADDRNOTAVAIL:
+                continue
+            for each in sockets:
+                each.close()
+            raise Unavailable(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    return BoundSockets(sockets, host)
+
+
+def _bind_socket(family: int, address: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Not available on every system. Connections inherit it from the listening socket.
+        with suppress(AttributeError, OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
+        sock.bind(address)
+        # From now on the port is reserved; connections wait until the server accepts them.
+        sock.listen(2048)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+_spawn = multiprocessing.get_context("spawn")
+# The time a process needs to stop in addition to its requests: to close the ledger and end jobs.
+_GRACE_S = 15.0
+_TICK_S = 0.2
+
+
+class ProcessSupervisor:
+    """Runs `server_processes` processes; replaces one that dies and forwards signals to all of them."""
+
+    def __init__(self, work: Callable[[], None], listening: BoundSockets, settings: Settings) -> None:
+        self._work = work
+        self._listening = listening
+        self._settings = settings
+        self._running: list[SpawnProcess] = []
+        self._stopping_at = 0.0
+
+    def run(self) -> None:
+        """Serve until a signal arrives; Unavailable if the processes cannot start."""
+        previous = {number: signal.signal(number, self._handle_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for _ in range(self._settings.server_processes):
+                self._start()
+            while self._running:
+                wait([process.sentinel for process in self._running], timeout=_TICK_S)
+                self._reap()
+        except BaseException:
+            self._kill_all()
+            raise
+        finally:
+            self._listening.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _start(self) -> None:
+        # A signal may arrive between two starts.
+        if not self._stopping_at:
+            process = _spawn.Process(target=self._work)
+            process.start()
+            self._running.append(process)
+            if self._stopping_at:
+                process.terminate()
+
+    def _reap(self) -> None:
+        if self._stopping_at:
+            # The port is free only when this process has closed it as well.
+            self._listening.close()
+        for process in list(self._running):
+            if process.is_alive():
+                continue
+            process.join()
+            self._running.remove(process)
+            if self._stopping_at:
+                continue
+            # A process that was killed is replaced; one that exited with an error would fail again.
+            if (process.exitcode or 0) > 0:
+                raise Unavailable("the server could not start; its log has the reason")
+            _log.warning("server process %s ended with %s; starting another", process.pid, process.exitcode)
+            self._start()
+        timeout_s = self._settings.stop_within_s + _GRACE_S
+        if self._stopping_at and time.monotonic() - self._stopping_at > timeout_s:
+            self._kill_all()
+
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        """Stop all processes; a second signal ends them at once."""
+        if self._stopping_at:
+            self._kill_all()
+            os._exit(128 + number)
+        self._stopping_at = time.monotonic()
+        for process in list(self._running):
+            process.terminate()
+
+    def _kill_all(self) -> None:
+        for process in list(self._running):
+            process.kill()
+
+
+def stop_when_orphaned() -> None:
+    """Wait until the parent process is gone, then stop this one."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -26,7 +26,7 @@ from recollect.model.ids import new_id
 from recollect.model.memory import Status
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
-from recollect.observability.logs import format_traceback
+from recollect.observability.tracing import format_traceback
 
 _log = logging.getLogger("recollect")
 

@@ -45,7 +45,6 @@ Function: TypeAlias = Callable[..., Coroutine[Any, Any, str]]
 
 
 def resolve_id(source: IdSource, run: Any) -> str:
-    """Return the id for a run."""
     return source if isinstance(source, str) else source(run)
 
 

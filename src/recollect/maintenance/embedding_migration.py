@@ -30,8 +30,8 @@ from recollect.model.change import Vector
 from recollect.model.ids import new_id, new_worker_name
 from recollect.model.times import now
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.observability.logs import format_traceback
 from recollect.observability.metrics import MODEL_CHANGE
+from recollect.observability.tracing import format_traceback
 
 BATCH = 256
 # Concurrent transactions share a sync to disk; more of them would occupy the connections of others.

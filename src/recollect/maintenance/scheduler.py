@@ -29,7 +29,7 @@ from recollect.model.job import Job, JobKind, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.observability.logs import format_traceback
+from recollect.observability.tracing import format_traceback
 from recollect.write.triggers import close_job
 
 HOURLY = (MaintenanceTask.EXPIRE, MaintenanceTask.QUOTA)

@@ -18,7 +18,7 @@ from recollect.model.ids import new_worker_name
 from recollect.model.job import Job, JobKind
 from recollect.model.times import now
 from recollect.observability import metrics
-from recollect.observability.logs import describe_error, format_traceback
+from recollect.observability.tracing import describe_error, format_traceback
 from recollect.write.redact import redact
 
 _log = logging.getLogger("recollect")

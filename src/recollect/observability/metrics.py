@@ -1,8 +1,128 @@
-"""The metrics, each declared once. No label has a user, an id or content."""
+"""The metrics, each declared once, and their types. No label has a user, an id or content.
+
+A recall updates a dozen of them. A library that locks each of them would cost a recall more than its own arithmetic,
+so the values are plain lists in dictionaries: under the interpreter's lock an addition is not interrupted.
+"""
 
 from __future__ import annotations
 
-from recollect.observability.metric_types import counter, gauge, histogram
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+Labels: TypeAlias = tuple[str, ...]
+
+# The value of a counter or gauge; for a histogram the counts of each bucket, the count above the last, and the sum.
+Cells: TypeAlias = dict[Labels, list[float]]
+
+# Limits the memory of labels with many values.
+_MAX_LABEL_SETS = 1000
+_OTHER = "other"
+_disabled: ContextVar[bool] = ContextVar("recollect_quiet", default=False)
+SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+@contextmanager
+def metrics_disabled() -> Iterator[None]:
+    """Do not count what happens in this block, and in tasks that it starts."""
+    before = _disabled.set(True)
+    try:
+        yield
+    finally:
+        _disabled.reset(before)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with its name, help text, labels and values; metrics register themselves in `Metric.all`."""
+
+    name: str
+    help: str
+    labels: Labels
+    kind: Kind
+    # How the values of several processes are combined.
+    aggregation: Literal["sum", "max"] = "sum"
+    bounds: tuple[float, ...] = ()
+    cells: Cells = field(default_factory=dict)
+
+    all: ClassVar[dict[str, Metric]] = {}
+
+    def __post_init__(self) -> None:
+        if self.name in Metric.all:
+            raise ValueError(f"metric {self.name} is declared twice")
+        Metric.all[self.name] = self
+
+    def new_cell(self) -> list[float]:
+        """Return the value of a metric that was never updated."""
+        return [0.0] * (len(self.bounds) + 2 if self.bounds else 1)
+
+    def _cell(self, labels: Labels) -> list[float]:
+        cell = self.cells.get(labels)
+        if cell is None:
+            if len(labels) != len(self.labels):
+                raise ValueError(f"{self.name} has the labels {self.labels}, got {len(labels)} values")
+            if len(self.cells) >= _MAX_LABEL_SETS:
+                labels = (_OTHER,) * len(labels)
+            cell = self.cells.setdefault(labels, self.new_cell())
+        return cell
+
+
+class Counter(Metric):
+    """A value that only grows while the process lives."""
+
+    __slots__ = ()
+
+    def add(self, *labels: str, by: float = 1.0) -> None:
+        if not _disabled.get():
+            cell = self.cells.get(labels) or self._cell(labels)
+            cell[0] += by
+
+
+class Gauge(Metric):
+    """A value that goes up and down."""
+
+    __slots__ = ()
+
+    def set(self, value: float, *labels: str) -> None:
+        if not _disabled.get():
+            self._cell(labels)[0] = value
+
+
+class Histogram(Metric):
+    """The distribution of durations in seconds."""
+
+    __slots__ = ()
+
+    def observe(self, seconds: float, *labels: str) -> None:
+        """Record a duration."""
+        if not _disabled.get():
+            cell = self.cells.get(labels) or self._cell(labels)
+            cell[bisect_left(self.bounds, seconds)] += 1
+            cell[-1] += seconds
+
+    def observe_each(self, microseconds: Mapping[str, float]) -> None:
+        """Record several durations, by the value of the one label."""
+        for label, elapsed_us in microseconds.items():
+            self.observe(elapsed_us * 1e-6, label)
+
+
+def counter(name: str, help: str, *labels: str) -> Counter:
+    """Declare a counter; its name ends with _total."""
+    return Counter(name, help, labels, "counter")
+
+
+def gauge(name: str, help: str, *labels: str, aggregation: Literal["sum", "max"] = "max") -> Gauge:
+    return Gauge(name, help, labels, "gauge", aggregation)
+
+
+def histogram(name: str, help: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Histogram:
+    """Declare a histogram; its name ends with _seconds."""
+    return Histogram(name, help, labels, "histogram", bounds=tuple(bounds))
+
 
 # Learning
 EXTRACTIONS = counter("memory_extraction_count_total", "Extractions that were started.")
@@ -30,9 +150,7 @@ JOB_SECONDS = histogram("recollect_job_seconds", "Duration of a job.", "kind")
 
 # Models
 LLM_CALLS = counter("recollect_llm_calls_total", "LLM calls, by step and model.", "step", "model")
-LLM_TOKENS = counter(
-    "recollect_llm_tokens_total", "LLM tokens, in and out, by step and model.", "step", "model", "direction"
-)
+LLM_TOKENS = counter("recollect_llm_tokens_total", "LLM tokens, by step and model.", "step", "model", "direction")
 MODEL_CHANGE = gauge(
     "recollect_model_change_memories", "During a change of the embedding model: memories done, and in total.", "count"
 )

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from recollect.observability.metric_types import Cells, Metric
+from recollect.observability.metrics import Cells, Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WRITE_INTERVAL_S = 1.0
@@ -102,7 +102,6 @@ def _add_cells(metric: Metric, into: Cells, cells: Cells) -> None:
 
 
 def render_metrics(values: Mapping[str, Cells]) -> str:
-    """Return all metrics with these values as text."""
     return "".join(line for metric in Metric.all.values() for line in _lines(metric, values.get(metric.name, {})))
 
 

@@ -1,16 +1,18 @@
-"""OpenTelemetry spans of recall and remember: their steps and counts, never content."""
+"""OpenTelemetry spans of recall and remember, the request id of log lines, and errors without content."""
 
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from recollect.errors import MissingExtra
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
-
 # The Tracer of opentelemetry, which is imported only if traces are enabled.
 _tracers: list[Any] = []
 
@@ -27,7 +29,6 @@ class Span:
 
     @property
     def is_recording(self) -> bool:
-        """Whether the span is exported."""
         return self._span is not None
 
     def set_attributes(self, attributes: Attributes) -> None:
@@ -93,3 +94,18 @@ def _otlp_provider(url: str) -> Any:
     provider = TracerProvider(resource=Resource.create({"service.name": "recollect"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))
     return provider
+
+
+request_id: ContextVar[str] = ContextVar("recollect_request_id", default="")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the class and place of an error, such as "KeyError in embed.py, line 28"."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {PurePath(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return the traceback of an error without its message, which may quote content."""
+    return f"Traceback:\n{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}"

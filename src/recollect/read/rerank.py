@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from recollect.errors import RecollectError
 from recollect.models.embedding import Reranker
 from recollect.models.server_errors import describe_error
-from recollect.observability.logs import format_traceback
+from recollect.observability.tracing import format_traceback
 from recollect.read.fuse import logit
 from recollect.read.rank import SearchCandidate
 

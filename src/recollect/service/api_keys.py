@@ -106,7 +106,6 @@ class ApiKeys:
         return key
 
     def is_cached(self, text: str) -> bool:
-        """Return whether the key is in the cache of valid keys."""
         return len(text) <= _MAX_KEY_CHARS and hash_key(text) in self._valid
 
     async def _look_up(self, hash: bytes, before: _CachedKey | None, moment: float) -> _CachedKey:

@@ -16,7 +16,7 @@ from time import monotonic
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import DiskFull, ModelUnavailable, RecollectError, StoreUnavailable, Unavailable
-from recollect.observability.logs import format_traceback
+from recollect.observability.tracing import format_traceback
 from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
@@ -61,7 +61,6 @@ class ServiceHandle:
         return self._service
 
     async def open(self) -> None:
-        """Open the service."""
         self._service = await self._open_service()
         self._checked_at = monotonic()
         self._on_open(self._service)

@@ -32,15 +32,7 @@ from recollect.remember import LearningConfig
 from recollect.service.learning_models import LearningModels, deps_within_budget, learn_with_model
 from recollect.sessions import lifecycle
 
-__all__ = [
-    "JobConfig",
-    "JobService",
-    "MaintenanceReport",
-    "MaintenanceTask",
-    "RetryPolicy",
-    "Worker",
-    "parse_tasks",
-]
+__all__ = ["JobConfig", "JobService", "MaintenanceReport", "MaintenanceTask", "RetryPolicy", "Worker", "parse_tasks"]
 
 _log = logging.getLogger("recollect")
 _JOB_POLL_S = 0.05
@@ -209,7 +201,6 @@ class JobService:
     # Jobs of users
 
     async def get(self, user: str, id: str) -> Job:
-        """Return one job."""
         return await self._ledger.job(user, id)
 
     async def list(
@@ -279,9 +270,7 @@ class JobService:
         due = (await self._ledger.job_stats(user)).due
         if due >= self._config.max_waiting:
             limit = self._config.max_waiting
-            raise Backlog(
-                f"{due:,} jobs of this user are due; the limit is {limit:,}. Start a worker, or retry later"
-            )
+            raise Backlog(f"{due:,} jobs of this user are due, the limit is {limit:,}: start a worker, or retry")
         self._backlog_checked_at[user] = moment
 
     def forget_user(self, user: str) -> None:

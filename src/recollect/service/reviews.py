@@ -123,7 +123,6 @@ class ReviewService:
         return record
 
     async def _active_with_key(self, record: MemoryRecord) -> MemoryRecord | None:
-        """Return the active memory that has the key of this one."""
         if record.key is None:
             return None
         same = And((Where("key", Op.EQ, record.key), Where("category", Op.EQ, str(record.category))))
@@ -169,5 +168,4 @@ async def _proposer(record: MemoryRecord, ledger: Ledger) -> str:
 
 
 def _is_agent_name(who: str) -> bool:
-    """Return whether the name is that of a program."""
     return who.casefold().replace("/", ":").partition(":")[0].strip() in _AGENT_NAMES

@@ -19,12 +19,12 @@ from recollect.erasure import plan
 from recollect.errors import NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
-from recollect.ledger.ledger import Ledger
+from recollect.ledger.ledger import Ledger, quota_exceeded_reason
 from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceConfig
-from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, Outcome, Update
+from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
 from recollect.model.erasure import Receipt
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
@@ -34,6 +34,7 @@ from recollect.model.result import Hit, Page, PromptBlock, RecallResult, Remembe
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
+from recollect.model.usage import LlmQuota, Part, SpentToday, Usage
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
 from recollect.models.http_client import describe_open_breakers
@@ -59,7 +60,6 @@ from recollect.service.learning_models import LearningModels, with_chat_model
 from recollect.service.reviews import ReviewService, restore
 from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
-from recollect.service.usage import UsageService
 from recollect.sessions.retract import retract_turns
 from recollect.write.draft import validate_fields
 from recollect.write.embed import accept_vector, embed
@@ -68,10 +68,9 @@ from recollect.write.write_quota import WriteQuota
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
+
 __all__ = ["ModelState", "Service", "ServiceConfig", "break_down_score"]
-
 _log = logging.getLogger("recollect")
-
 # Extraction starts a moment later, so that it does not compete with the answer and includes the next messages.
 _LEARN_DELAY_S = 0.5
 # The most memories that one transaction forgets, so that other writers get their turn.
@@ -160,7 +159,6 @@ class Service:
 
     @property
     def model(self) -> EmbeddingModel:
-        """The embedding model in use."""
         return self._embedder.model
 
     def _on_change(self, user: str) -> None:
@@ -409,7 +407,6 @@ class Service:
         return await build_graph(scope, request, ledger=self._ledger)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        """Return the turns of a session."""
         return await self._ledger.turns(scope, after=after, limit=limit)
 
     async def conversation(self, scope: Scope) -> Conversation:
@@ -497,3 +494,28 @@ class Service:
             parts.push_async_callback(self._llm_budget.close)
             parts.push_async_callback(self.api_keys.close)
             parts.push_async_callback(self.stop_work)
+
+
+class UsageService:
+    """Record and report LLM calls and tokens."""
+
+    def __init__(self, ledger: Ledger, quota: LlmQuota) -> None:
+        self._ledger, self._quota = ledger, quota
+
+    async def refusal(self, user: str) -> str:
+        """Return why the LLM may not be called for the user today, or an empty text."""
+        return await quota_exceeded_reason(self._ledger, user, self._quota)
+
+    async def record(self, spent: ModelUsage) -> None:
+        """Record LLM calls made outside of the service, such as those of an agent."""
+        await self._ledger.apply(Scope(spent.user), [], by=Author(spent.step), effects=[spent])
+
+    async def report(
+        self, user: str | None = None, *, since: datetime | None = None, by: Sequence[Part] = ("day", "model", "step")
+    ) -> list[Usage]:
+        """Return calls and tokens of a user or of all users, grouped by the parts."""
+        return await self._ledger.usage(user, since=since, by=by)
+
+    async def spent_today(self, user: str | None = None) -> SpentToday:
+        """Return calls and tokens since midnight UTC."""
+        return await self._ledger.spent_today(user)

@@ -51,13 +51,7 @@ class ToolMemory:
     withheld: frozenset[str] = frozenset()
 
     async def search(
-        self,
-        query: str,
-        limit: int,
-        *,
-        among: Filter = EVERYTHING,
-        turns: bool = True,
-        vector: Vector | None = None,
+        self, query: str, limit: int, *, among: Filter = EVERYTHING, turns: bool = True, vector: Vector | None = None
     ) -> tuple[Hit, ...]:
         """Return the best matches that a prompt may contain; none if `limit` is 0."""
         if not limit:

@@ -13,9 +13,9 @@ import pytest
 
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings, UpstreamUnavailable
-from recollect.http.upstream.http import HttpUpstream
+from recollect.http.auth.address import checked_url, is_forbidden
 from recollect.http.upstream.protocol import UpstreamRequest
-from recollect.http.upstream.ssrf_guard import checked_url, is_forbidden
+from recollect.http.upstream.router import HttpUpstream
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served

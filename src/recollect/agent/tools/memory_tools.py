@@ -43,7 +43,6 @@ class MemoryLimits:
 
 
 def memory_tools(memory: ToolMemory, limits: MemoryLimits | None = None) -> tuple[Tool, ...]:
-    """Return the memory tools of one run."""
     tools = _MemoryToolset(memory, limits or MemoryLimits())
     functions: Sequence[Callable[..., Any]] = (
         tools.retrieve_facts,
@@ -78,8 +77,7 @@ class _MemoryToolset:
         return "\n".join(lines) or "No episode fits."
 
     async def store_fact(
-        self,
-        fact_content: Annotated[str, "The fact, as one sentence that stands alone.", AliasChoices("content")],
+        self, fact_content: Annotated[str, "The fact, as one sentence that stands alone.", AliasChoices("content")]
     ) -> str:
         """Store a fact for the future: something true that will matter again."""
         self._count("stores")

@@ -158,11 +158,9 @@ class Toolbox:
     def of(
         cls, tools: Iterable[Tool | Callable[..., Any]], groups: Mapping[str, Sequence[str]] | None = None
     ) -> Toolbox:
-        """Return a toolbox of tools and functions."""
         return cls(tuple(each if isinstance(each, Tool) else function_tool(each) for each in tools), groups or {})
 
     def with_tools(self, more: Iterable[Tool]) -> Toolbox:
-        """Return the toolbox with more tools, for the same groups."""
         return Toolbox((*self.tools, *more), self.groups)
 
     def allowed(self, groups: Sequence[str] = ()) -> Mapping[str, Tool]:

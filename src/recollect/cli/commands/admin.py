@@ -11,15 +11,7 @@ import click
 
 from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
 from recollect.cli.options import parse_span
-from recollect.cli.output import (
-    Column,
-    bold,
-    dim,
-    format_short_time,
-    print_json,
-    print_line,
-    print_table,
-)
+from recollect.cli.output import Column, bold, dim, format_short_time, print_json, print_line, print_table
 from recollect.errors import InvalidInput, NotFound
 from recollect.model.key import ApiKey
 from recollect.model.times import as_utc, now

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    "recollect chat --user alex",
-    "recollect chat --url http://127.0.0.1:8100 --model gpt-5",
-    scope="user project",
+    "recollect chat --user alex", "recollect chat --url http://127.0.0.1:8100 --model gpt-5", scope="user project"
 )
 @click.option("--url", metavar="ADDRESS", help="The server. [default: that of the settings, or a new one]")
 @click.option("--model", default="", metavar="NAME", help="The model. [default: the first of the server]")

@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from recollect import __version__
-from recollect.cli.context import CliContext, command, pass_cli
-from recollect.cli.exit_codes import ExitCode, exit_code_for
+from recollect.cli.context import CliContext, ExitCode, command, exit_code_for, pass_cli
 from recollect.cli.output import StyledText, dim, print_json, print_line
 from recollect.config.settings import Settings, ledger_path
 from recollect.errors import RecollectError
@@ -40,7 +39,6 @@ class Diagnosis:
     exit_code: ExitCode = ExitCode.OK
 
     def add(self, result: CheckResult) -> None:
-        """Record a result."""
         name, state, message, mend = result.name, result.state, result.message, result.mend
         self.checks.append({"name": name, "state": state, "message": message, "mend": mend})
         if state == "fail":
@@ -121,7 +119,6 @@ async def _check_embedder(diagnosis: Diagnosis, settings: Settings, opened: Asyn
 
 
 async def _check_llm(diagnosis: Diagnosis, settings: Settings) -> None:
-    """Check that the LLM of the settings answers, if there is one."""
     chat = open_chat(settings)
     if chat is None:
         return

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 import recollect
-from recollect.cli.context import CliContext, command, pass_cli
-from recollect.cli.exit_codes import ExitCode
+from recollect.cli.context import CliContext, ExitCode, command, pass_cli
 from recollect.cli.output import (
     StyledText,
     bold,

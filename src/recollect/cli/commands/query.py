@@ -22,6 +22,11 @@ from recollect.cli.options import (
     search_options,
 )
 from recollect.cli.output import (
+    CATEGORY_COLUMN,
+    CREATED_COLUMN,
+    ID_COLUMN,
+    MEMORY_COLUMN,
+    SCORE_COLUMN,
     Column,
     TableRow,
     bold,
@@ -30,15 +35,8 @@ from recollect.cli.output import (
     format_short_time,
     print_json,
     print_line,
-    print_table,
-)
-from recollect.cli.rendering import (
-    CATEGORY_COLUMN,
-    CREATED_COLUMN,
-    ID_COLUMN,
-    MEMORY_COLUMN,
-    SCORE_COLUMN,
     print_record,
+    print_table,
     print_trace,
 )
 from recollect.errors import InvalidInput, NotFound
@@ -131,9 +129,7 @@ _EXPECTED_NOTES = (
 @click.option("--messages", metavar="FILE", help="A JSON list of chat messages, or - for standard input.")
 @click.option("--is-fact/--is-no-fact", default=None, help="Whether it asks for general knowledge.")
 @click.option("--requires-tool/--requires-no-tool", default=None, help="Whether a tool will answer it.")
-@click.option(
-    "--explain", is_flag=True, help="Print the decision, every candidate with its scores, and the step times."
-)
+@click.option("--explain", is_flag=True, help="Print the decision, every candidate with scores, and step times.")
 @search_options(min_limit=0)
 @pass_cli
 def recall(

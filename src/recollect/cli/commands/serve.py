@@ -12,65 +12,39 @@ from recollect.cli.context import CliContext, SectionOption, command, pass_cli
 from recollect.cli.options import RealNumber, WholeNumber, apply_options
 from recollect.cli.output import bold, dim, print_json, print_line
 
-_SHARE = {"type": RealNumber(0, 1), "metavar": "SHARE"}
-# Options of the Markdown memory proxy: the name of each in the preset, or of a setting, and its attributes.
-_PROXY_OPTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "--memory-path": ("home", {"metavar": "FOLDER", "help": "Where memories are stored; the same as --home."}),
-    "--openai-base-url": (
-        "openai_base_url",
-        {"metavar": "URL", "help": "Endpoint of chats, of learning and of the embedder."},
-    ),
-    "--openai-api-key": (
-        "openai_api_key",
-        {"metavar": "KEY", "help": "Its key; OPENAI_API_KEY is safer, other users see the command line."},
-    ),
-    "--embedding-base-url": ("embedding_base_url", {"metavar": "URL", "help": "Another endpoint for the embedder."}),
-    "--embedding-model": (
-        "embedding_model",
-        {"metavar": "NAME", "help": "Its model, such as text-embedding-3-small. [default: the bundled embedder]"},
-    ),
-    "--chroma": (
+# Options of the Markdown memory proxy: the flag, its name in the preset or a setting, attributes or metavar, help.
+_TYPES = {"SHARE": RealNumber(0, 1), "N": WholeNumber(0)}
+_LEVELS = click.Choice(["debug", "info", "warning", "error"])
+_PROXY_OPTIONS: tuple[tuple[str, str, str | dict[str, Any], str], ...] = (
+    ("--memory-path", "home", "FOLDER", "Where memories are stored; the same as --home."),
+    ("--openai-base-url", "openai_base_url", "URL", "Endpoint of chats, of learning and of the embedder."),
+    ("--openai-api-key", "openai_api_key", "KEY", "Its key; OPENAI_API_KEY is safer, since users see commands."),
+    ("--embedding-base-url", "embedding_base_url", "URL", "Another endpoint for the embedder."),
+    ("--embedding-model", "embedding_model", "NAME", "Its model. [default: the bundled embedder]"),
+    (
+        "--chroma",
         "chroma",
-        {
-            "is_flag": False,
-            "flag_value": "",
-            "metavar": "[FOLDER]",
-            "help": "Index vectors in Chroma, in this folder. [default: chroma in the folder of the memories]",
-        },
+        {"is_flag": False, "flag_value": "", "metavar": "[FOLDER]"},
+        "Index vectors in Chroma, in this folder. [default: chroma in the folder of the memories]",
     ),
-    "--default-top-k": (
-        "default_top_k",
-        {"type": WholeNumber(1, 1000), "metavar": "N", "help": "Memories for a chat. [default: 5]"},
-    ),
-    "--max-entries": (
-        "max_entries",
-        {"type": WholeNumber(0), "metavar": "N", "help": "Maximum number of turns and memories of a conversation."},
-    ),
-    "--mmr-lambda": ("mmr_lambda", {**_SHARE, "help": "Relevance against diversity, from 0 to 1."}),
-    "--recency-weight": ("recency_weight", {**_SHARE, "help": "Weight of recency, from 0 to 1."}),
-    "--score-threshold": ("score_threshold", {**_SHARE, "help": "Minimum relevance."}),
-    "--summarization/--no-summarization": (
-        "enable_summarization",
-        {"default": None, "help": "Learn and summarize, or store turns only."},
-    ),
-    "--git-versioning/--no-git-versioning": (
-        "enable_git_versioning",
-        {"default": None, "help": "Whether to version the files with git."},
-    ),
-    "--log-level": (
-        "log_level",
-        {"type": click.Choice(["debug", "info", "warning", "error"]), "help": "Log level. [default: info]"},
-    ),
-}
+    ("--default-top-k", "default_top_k", "N", "Memories for a chat. [default: 5]"),
+    ("--max-entries", "max_entries", "N", "Maximum number of turns and memories of a conversation."),
+    ("--mmr-lambda", "mmr_lambda", "SHARE", "Relevance against diversity, from 0 to 1."),
+    ("--recency-weight", "recency_weight", "SHARE", "Weight of recency, from 0 to 1."),
+    ("--score-threshold", "score_threshold", "SHARE", "Minimum relevance."),
+    ("--summarization/--no-summarization", "enable_summarization", {}, "Learn and summarize, or store turns only."),
+    ("--git-versioning/--no-git-versioning", "enable_git_versioning", {}, "Whether to version the files with git."),
+    ("--log-level", "log_level", {"type": _LEVELS}, "Log level. [default: info]"),
+)
 
 
 def proxy_options(function: Any) -> Any:
     """Add the options of the Markdown memory proxy to a command."""
-    section = "As the Markdown memory proxy"
-    options = [
-        click.option(name, cls=SectionOption, section=section, **attributes)
-        for name, (_, attributes) in _PROXY_OPTIONS.items()
-    ]
+    options = []
+    for name, _, kind, help in _PROXY_OPTIONS:
+        more = {"metavar": kind, "type": _TYPES.get(kind)} if isinstance(kind, str) else {"default": None, **kind}
+        section = "As the Markdown memory proxy"
+        options.append(click.option(name, cls=SectionOption, section=section, help=help, **more))
     return apply_options(function, options)
 
 
@@ -80,7 +54,7 @@ def proxy_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
     rules = NAMES["markdown-proxy"]
     settings: dict[str, Any] = {}
-    for option, (name, _) in _PROXY_OPTIONS.items():
+    for option, name, _, _ in _PROXY_OPTIONS:
         value = values.get(option.partition("/")[0].removeprefix("--").replace("-", "_"))
         if value is not None:
             settings |= rules[name](value) if name in rules else {name: value}
@@ -91,21 +65,13 @@ def proxy_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 _SERVER_OPTIONS = (
     click.option("--host", metavar="ADDRESS", help="Address to listen on. [default: 127.0.0.1]"),
     click.option("--port", type=WholeNumber(0, 65_535), metavar="N", help="Port; 0 for any. [default: 8100]"),
-    click.option(
-        "--upstream", "upstream_url", metavar="URL", help="The OpenAI-compatible endpoint that chats are sent to."
-    ),
-    click.option(
-        "--llm", metavar="MODEL", help="Model that learns from chats. [default: the chat's own, if allowed]"
-    ),
+    click.option("--upstream", "upstream_url", metavar="URL", help="The OpenAI-compatible endpoint of chats."),
+    click.option("--llm", metavar="MODEL", help="Model that learns from chats. [default: the chat's own]"),
     click.option("--llm-url", metavar="URL", help="Its OpenAI-compatible endpoint. [default: OpenAI's]"),
-    click.option(
-        "--workers", "server_processes", type=WholeNumber(1, 256), metavar="N", help="Server processes. [default: 1]"
-    ),
+    click.option("--workers", "server_processes", type=WholeNumber(1), metavar="N", help="Processes. [default: 1]"),
     click.option("--ssl-certfile", metavar="FILE", help="Certificate chain in PEM, to serve https."),
     click.option("--ssl-keyfile", metavar="FILE", help="Its private key in PEM, if in another file."),
-    click.option(
-        "--ssl-keyfile-password", metavar="TEXT", help="Password of the key; other users see the command line."
-    ),
+    click.option("--ssl-keyfile-password", metavar="TEXT", help="Password of the key; other users see it."),
     click.option("--allowed-hosts", metavar="NAMES", help="Further host names it answers to, separated by commas."),
     click.option("--access-log/--no-access-log", default=None, help="Whether to log each request."),
 )
@@ -134,9 +100,8 @@ def serve(cli: CliContext, /, **values: Any) -> None:
     Ctrl-C stops it after the running requests, a second Ctrl-C at once.
     """
     from recollect.config.settings import Settings
-    from recollect.http.server import check_settings
+    from recollect.http.server import bind_sockets, check_settings
     from recollect.http.server import serve as run
-    from recollect.http.sockets import bind_sockets
     from recollect.http.upstream.learning import describe_start
 
     overrides = {name: values[name] for name in Settings.model_fields if values.get(name) is not None}

@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from recollect.cli.commands.forget import read_receipts
-from recollect.cli.context import CliContext, command, pass_cli, usage_error
-from recollect.cli.exit_codes import ExitCode
+from recollect.cli.commands.store import read_receipts
+from recollect.cli.context import CliContext, ExitCode, command, pass_cli, usage_error
 from recollect.cli.options import open_new_file
-from recollect.cli.output import (
-    ProgressBar,
-    dim,
-    format_short_time,
-    json_text,
-    pluralize,
-    print_json,
-    print_line,
-)
+from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_json, print_line
 from recollect.transfer.importers.items import IMPORTERS, ImportReport, recognise_source
 
 if TYPE_CHECKING:
@@ -108,9 +99,7 @@ def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: 
     if done.erased or done.revoked:
         print_line(f"  repeated later erasures: {done.erased:,}; revoked keys again: {done.revoked:,}")
     if done.replaced is not None:
-        print_line(
-            dim(f"  the replaced ledger is {done.replaced}, with all its data; delete it when you are content")
-        )
+        print_line(dim(f"  the replaced ledger is {done.replaced}, with all its data; delete it later"))
 
 
 def _percent_callback(progress: ProgressBar) -> Callable[[int, int], None]:

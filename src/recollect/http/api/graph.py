@@ -8,7 +8,7 @@ from fastapi import Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from recollect.http.api.responses import json_response
+from recollect.http.api.schemas import json_response
 from recollect.http.params import RequiredName
 from recollect.http.routing import ScopeDep, ServiceDep, create_api_router
 from recollect.model.graph import DEFAULT_NODES, MAX_DEPTH, MAX_NODES, EdgeKind, GraphRequest, NodeKind

@@ -15,15 +15,20 @@ from pydantic import BaseModel, Field
 
 from recollect.errors import RecollectError
 from recollect.http.api.idempotency import idempotent
-from recollect.http.api.responses import (
+from recollect.http.api.schemas import (
     EVENT_STREAM,
     EVENT_STREAM_HEADERS,
+    Cursor,
+    JsonObject,
+    Limit,
+    ListOf,
+    MemoryChangeResponse,
+    PageOf,
     decode_position,
     encode_cursor,
     list_response,
     page_response,
 )
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
 from recollect.http.params import IntegralFloat, StrictModel, example
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.change import ChangeKind
@@ -122,7 +127,7 @@ async def undo(user: UserDep, author: AuthorDep, service: ServiceDep, body: Undo
                 "than their `at`; if `fetch_anew` is true more was erased than they name, so fetch everything."
             ),
             "content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}},
-        },
+        }
     },
 )
 async def follow_changes(
@@ -130,8 +135,7 @@ async def follow_changes(
     user: UserDep,
     service: ServiceDep,
     last_event_id: Annotated[
-        str | None,
-        Header(alias="Last-Event-ID", pattern=_POSITION_PATTERN, description="Resume after this event."),
+        str | None, Header(alias="Last-Event-ID", pattern=_POSITION_PATTERN, description="Resume after this event.")
     ] = None,
     after: Annotated[
         str | None,

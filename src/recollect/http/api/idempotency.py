@@ -50,7 +50,6 @@ class IdempotentRequest:
         self._answers, self._user, self._token = service.replies, user, token
 
     async def answer(self, run: Callable[[], Awaitable[JSONResponse]], *, redo: bool, erases: bool) -> JSONResponse:
-        """Run the request, or return the stored answer."""
         token = self._token
         if token is None:
             return await run()
@@ -72,12 +71,7 @@ class IdempotentRequest:
             await asyncio.sleep(_POLL_S)
 
     async def _run(
-        self,
-        run: Callable[[], Awaitable[JSONResponse]],
-        token: IdempotencyToken,
-        *,
-        redo: bool,
-        epoch: int | None,
+        self, run: Callable[[], Awaitable[JSONResponse]], token: IdempotencyToken, *, redo: bool, epoch: int | None
     ) -> JSONResponse:
         """Run the request and store its answer; that of an erasure, which quotes nothing, outlives the erasure."""
         response = None

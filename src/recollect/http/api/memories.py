@@ -1,4 +1,4 @@
-"""Routes for memories, one at a time and in lists, and for memories that wait for review."""
+"""Routes for memories: search and recall, one at a time and in lists, and those that wait for review."""
 
 from __future__ import annotations
 
@@ -10,37 +10,41 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import IdempotencyKey, idempotent
-from recollect.http.api.responses import (
-    WITH_ETAG,
-    WITH_ETAG_AND_IF_MATCH,
-    ExpectedVersion,
-    decode_position,
-    encode_cursor,
-    json_response,
-)
 from recollect.http.api.schemas import (
     CURSOR_PATTERN,
+    WITH_ETAG,
+    WITH_ETAG_AND_IF_MATCH,
     AsOf,
     Cursor,
+    ExpectedVersion,
+    JsonObject,
     Limit,
     MemoryChangeResponse,
     MemoryFields,
+    MemoryHit,
     MemoryResponse,
     PageOf,
+    decode_position,
+    encode_cursor,
+    fields_of,
+    json_response,
     optional_field,
 )
-from recollect.http.api.schemas import (
-    Filter as FilterBody,
-)
+from recollect.http.api.schemas import Filter as FilterBody
+from recollect.http.api.sessions import Messages, dump_messages
 from recollect.http.auth.caller import CallerDep
-from recollect.http.params import Count, Embedding, Label, StrictModel, Text, Time, example
-from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, create_api_router
-from recollect.model.arguments import parse_idempotency_key, parse_time
+from recollect.http.params import Count, Embedding, IntegralFloat, Label, StrictModel, Text, Time, UnitFloat, example
+from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, SettingsDep, create_api_router
+from recollect.model.arguments import parse_idempotency_key, parse_messages, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
-from recollect.model.result import Page
+from recollect.model.result import Page, PromptBlock, RecallOutcome, TracedCandidate
 from recollect.model.scope import Level
+from recollect.model.times import now
+from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchRequest
+from recollect.text.time_expressions import parse_time_filter
 
 memories_router = create_api_router("memories")
 reviews_router = create_api_router("reviews")
@@ -306,3 +310,126 @@ async def reject_review(
 ) -> JSONResponse:
     """Forget a memory that waits for review."""
     return json_response(await service.reviews.reject(scope, memory_id, by=author, expected_version=await version()))
+
+
+search_router = create_api_router("search and recall")
+
+
+class QueryOptions(StrictModel):
+    """Options of search and recall."""
+
+    filters: FilterBody = Field(default_factory=lambda: FilterBody({}))
+    min_score: UnitFloat = optional_field()
+    at: Time | None = Field(default=None, description='The time that "last March" is relative to; by default now.')
+    as_of: Time | None = Field(default=None, description="Answer from what was valid at this time.")
+    trace: bool = Field(default=False, description="Return every candidate with its scores and why it was dropped.")
+
+
+class SearchBody(QueryOptions):
+    """A search."""
+
+    model_config = example(query="What is the budget for the trip?", limit=5, explain=True)
+
+    query: Text
+    limit: Annotated[Count, Field(description="By default `search_limit`.")] = optional_field()
+    explain: bool = Field(default=False, description="Return the reason for each result in words.")
+    embedding: Embedding = optional_field()
+
+
+class RecallBody(QueryOptions):
+    """The messages to recall memories for."""
+
+    model_config = example(messages=[{"role": "user", "content": "What is my budget for Hawaii?"}])
+
+    messages: Messages
+    limit: Annotated[int, Field(ge=0, le=1000, description="By default `search_limit`."), IntegralFloat] = (
+        optional_field()
+    )
+    is_fact: bool | None = Field(default=None, description="Whether it asks for general knowledge, if known.")
+    requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
+
+
+@fields_of(TracedCandidate)
+class CandidateResponse(BaseModel):
+    """A candidate in a trace."""
+
+    decision: str = Field(description="`selected`, or why it was dropped.")
+
+
+class SearchResponse(BaseModel):
+    """The matching memories and turns, best first."""
+
+    results: list[MemoryHit]
+    steps_us: dict[str, float] = Field(description="The duration of each step in microseconds.")
+    notes: list[str]
+    candidates: list[CandidateResponse]
+
+
+@fields_of(PromptBlock)
+class RecallContext(BaseModel):
+    """The text block for the prompt, and the ids of the memories that it uses, cuts, drops and flags."""
+
+
+class RecallResponse(BaseModel):
+    """The recalled memories, the text block, and the messages with the block inserted."""
+
+    outcome: RecallOutcome
+    reason: str
+    query: str = Field(description="The query that was searched for.")
+    results: list[MemoryHit]
+    context: RecallContext
+    messages: list[JsonObject]
+    steps_us: dict[str, float]
+    notes: list[str]
+    candidates: list[CandidateResponse]
+
+
+@search_router.post("/search", response_model=SearchResponse)
+async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+    """Return the memories and turns that match a question, best first, with scores from 0 to 1."""
+    times = parse_time_filter(body.query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
+    result = await service.search(
+        scope,
+        SearchRequest(
+            query=body.query,
+            limit=settings.search_limit if body.limit is None else body.limit,
+            filter=both(parse_filter(body.filters.root), times.filter),
+            min_score=settings.search_min_score if body.min_score is None else body.min_score,
+            vector=await service.check_embedding(body.embedding),
+            as_of=parse_time(body.as_of, name="as_of"),
+            periods=times.periods,
+            explain=body.explain,
+            trace=body.trace,
+        ),
+    )
+    return json_response(
+        {
+            **result.to_dict(),
+            "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
+            "notes": list(result.notes),
+            "candidates": [each.to_dict() for each in result.candidates],
+        }
+    )
+
+
+@search_router.post("/recall", response_model=RecallResponse)
+async def recall(body: RecallBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+    """Return the memories that help to answer the last message, as a text block and inserted into the messages.
+
+    If memory is unavailable the outcome says so and the messages are unchanged.
+    """
+    result = await service.recall(
+        scope,
+        RecallRequest(
+            messages=parse_messages(dump_messages(body.messages)),
+            at=parse_time(body.at, name="at") or now(),
+            limit=settings.search_limit if body.limit is None else body.limit,
+            min_score=settings.search_min_score if body.min_score is None else body.min_score,
+            filter=parse_filter(body.filters.root),
+            as_of=parse_time(body.as_of, name="as_of"),
+            is_fact=body.is_fact,
+            requires_tool=body.requires_tool,
+            trace=body.trace,
+        ),
+    )
+    return json_response(result)

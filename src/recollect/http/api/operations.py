@@ -14,8 +14,19 @@ from recollect import __version__
 from recollect.config.settings import LoadedSettings, rows
 from recollect.errors import Conflict
 from recollect.http.api.idempotency import idempotent
-from recollect.http.api.responses import decode_position, encode_cursor, json_response, list_response, page_response
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, PageOf
+from recollect.http.api.schemas import (
+    Cursor,
+    JsonObject,
+    Limit,
+    ListOf,
+    PageOf,
+    decode_position,
+    encode_cursor,
+    fields_of,
+    json_response,
+    list_response,
+    page_response,
+)
 from recollect.http.params import NO_CONTROL, StrictModel, Time, example
 from recollect.http.routing import (
     AuthorDep,
@@ -27,9 +38,10 @@ from recollect.http.routing import (
     create_api_router,
 )
 from recollect.model.arguments import parse_time
-from recollect.model.job import JobKind, JobState
+from recollect.model.job import Job, JobState
 from recollect.model.scope import Scope
-from recollect.service.jobs import MaintenanceTask
+from recollect.model.usage import SpentToday, Usage
+from recollect.service.jobs import MaintenanceReport, MaintenanceTask
 from recollect.service.service import Service
 
 jobs_router = create_api_router("jobs")
@@ -42,45 +54,25 @@ Groups = Annotated[list[UsageGroup] | None, Query(description="Group by these; b
 Since = Annotated[Time | None, Query(description="From the beginning of this day, UTC.")]
 
 
+@fields_of(Job, "lease")
 class JobResponse(BaseModel):
     """A job."""
 
-    id: str
-    user_id: str
-    project_id: str | None
-    session_id: str | None
-    kind: JobKind
     key: str | None
     state: JobState = Field(description="A dead job has failed for good and waits for an operator.")
-    priority: int
     payload: JsonObject
-    tries: int
-    due_at: str
-    created_at: str
-    updated_at: str
-    worker: str | None
-    leased_until: str | None
-    error: str | None
-    result: JsonObject | None
 
 
+@fields_of(Usage, "user")
 class UsageItem(BaseModel):
     """A sum of LLM usage; the fields it is not grouped by are null."""
 
     user_id: str | None
-    day: str | None
-    model: str | None
-    step: str | None
-    calls: int
-    tokens_in: int
-    tokens_out: int
 
 
+@fields_of(SpentToday)
 class UsageToday(BaseModel):
     """LLM usage since midnight, UTC."""
-
-    tokens: int
-    calls: int
 
 
 class UsagePage(BaseModel):
@@ -123,21 +115,12 @@ class MaintenanceStepResponse(BaseModel):
     sources: list[str]
 
 
+@fields_of(MaintenanceReport, "user")
 class MaintenanceReportResponse(BaseModel):
     """The changes that a maintenance task made, or would make."""
 
-    chore: MaintenanceTask
     user_id: str
-    dry_run: bool
-    batch: str | None
     steps: list[MaintenanceStepResponse]
-    left: list[str]
-    stale: list[str]
-    looked_at: int
-    more: bool
-    calls: int
-    tokens_in: int
-    tokens_out: int
 
 
 class VersionResponse(BaseModel):

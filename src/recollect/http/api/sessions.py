@@ -10,21 +10,26 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.http.api.idempotency import IdempotencyKey, idempotent, with_turn_ids
 from recollect.http.api.operations import JobResponse
-from recollect.http.api.responses import (
+from recollect.http.api.schemas import (
+    Cursor,
+    Limit,
+    ListOf,
+    MemoryChangeResponse,
+    PageOf,
     decode_cursor,
     decode_position,
     encode_cursor,
+    fields_of,
     json_response,
     list_response,
     page_response,
 )
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
 from recollect.http.auth.caller import CallerDep
 from recollect.http.params import Id, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros
-from recollect.model.turn import Conversation
+from recollect.model.turn import Conversation, Turn
 from recollect.sessions.agent_runs import parse_run
 
 sessions_router = create_api_router("turns and sessions")
@@ -54,19 +59,15 @@ class RememberBody(StrictModel):
         default=0, description="How long to wait for learning; `job` reports its state."
     )
     mode: Literal["chat", "document", "task", "profile"] | None = Field(
-        default=None, description="What the LLM extracts."
+        default=None, description="What is extracted."
     )
 
 
+@fields_of(Turn, "exported_record", "user_id", "project_id")
 class TurnResponse(BaseModel):
     """A turn of a session."""
 
-    id: str
-    session_id: str | None
     position: int = Field(description="Its position in the session, from 1.")
-    role: Literal["user", "assistant"]
-    name: str | None
-    content: str
     said_at: str = Field(json_schema_extra={"format": "date-time"})
 
 
@@ -78,20 +79,11 @@ class RememberResponse(BaseModel):
     redacted: list[str] = Field(description="The kinds of secrets that were removed.")
 
 
+@fields_of(Conversation, "version")
 class SessionResponse(BaseModel):
     """A session."""
 
-    user_id: str
-    project_id: str | None
-    session_id: str | None
-    turn_count: int
     learned_to: int = Field(description="The position of the last turn that was learned from.")
-    started_at: str | None
-    last_turn_at: str | None
-    closed_at: str | None
-    summary: str
-    invocations: list[JsonObject]
-    metadata: JsonObject
 
 
 class RunStepBody(StrictModel):

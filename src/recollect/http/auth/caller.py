@@ -51,7 +51,6 @@ class Caller:
         return self.user
 
     def with_user(self, user: str | None) -> Caller:
-        """Return the same caller limited to a user."""
         return replace(self, user=self.resolve_user(user) or None)
 
     def resolve_project(self, requested: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,11 +11,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from recollect.errors import InvalidInput, MissingUser, NotAllowed, RecollectError, Unauthenticated, Unavailable
 from recollect.http.auth.address import client_network, is_within
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REMOVED, Caller
-from recollect.http.auth.credentials import Credentials, read_credentials, strip_own_keys
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
 from recollect.http.errors import ErrorFormat, ErrorInfo, send_error, status_of
-from recollect.model.key import ApiKey
+from recollect.http.params import decode_header
+from recollect.model.key import KEY_PREFIX, ApiKey
 from recollect.model.scope import Scope as MemoryScope
 from recollect.service.api_keys import ApiKeys
 from recollect.service.handle import ServiceHandle
@@ -205,3 +205,69 @@ def _describe_rejection(error: RecollectError) -> ErrorInfo:
     status = status_of(error)
     headers = {"WWW-Authenticate": 'Bearer realm="recollect"'} if status == 401 else {}
     return ErrorInfo(status, code, message, retry_after_s=1.0 if error.retryable else None, headers=headers)
+
+
+Header = tuple[bytes, bytes]
+_PREFIX = KEY_PREFIX.encode()
+_KEY_HEADERS = (b"x-api-key", b"api-key")
+_SCHEMES = (b"bearer", b"token")
+
+
+@dataclass(slots=True)
+class Credentials:
+    """A key, a token, and the user and project of a gateway."""
+
+    key: str = ""
+    token: str = ""
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    # The user and project that the client itself names.
+    named_users: tuple[str, ...] = ()
+    named_projects: tuple[str, ...] = ()
+    # The client's address as reported by a proxy: the last one is the one that it saw itself.
+    forwarded: str = ""
+
+
+def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_header: bytes) -> Credentials:
+    """Return the credentials; the first key counts."""
+    credentials = Credentials()
+    for name, value in headers:
+        if name == b"authorization":
+            if key := _extract_key(value):
+                credentials.key = credentials.key or key
+            elif not credentials.token:
+                scheme, _, rest = value.partition(b" ")
+                credentials.token = rest.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+        elif name in _KEY_HEADERS:
+            credentials.key = credentials.key or _extract_key(value)
+        elif name == user_header:
+            credentials.users += (decode_header(value),)
+        elif name == b"x-memory-user":
+            credentials.named_users += (decode_header(value),)
+        elif name == b"x-memory-project":
+            credentials.named_projects += (decode_header(value),)
+        elif name == b"x-forwarded-for":
+            credentials.forwarded = value.rpartition(b",")[2].strip().decode("latin-1")
+        elif project_header and name == project_header:
+            credentials.projects += (decode_header(value),)
+    return credentials
+
+
+def strip_own_keys(headers: Sequence[Header], *, also: frozenset[bytes] = frozenset()) -> list[Header]:
+    """Return the headers without our keys and without the headers in `also`."""
+    return [
+        (name, value)
+        for name, value in headers
+        if name not in also and not ((name == b"authorization" or name in _KEY_HEADERS) and _extract_key(value))
+    ]
+
+
+def _extract_key(value: bytes) -> str:
+    """Return our key in a header, or an empty text."""
+    text = value.strip()
+    if not text.startswith(_PREFIX):
+        scheme, _, text = text.partition(b" ")
+        text = text.strip()
+        if scheme.lower() not in _SCHEMES or not text.startswith(_PREFIX):
+            return ""
+    return text.decode("latin-1")

@@ -65,7 +65,6 @@ def load_auth_rules(settings: Settings) -> AuthRules:
 
 
 def parse_auth_modes(settings: Settings) -> frozenset[str]:
-    """Return the modes in the setting `auth`."""
     modes = frozenset(filter(None, (each.strip().lower() for each in settings.auth.split(","))))
     if unknown := modes - set(_MODES):
         raise InvalidSettings(f"auth: {min(unknown)!r} is not one of {', '.join(_MODES)}")

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra, Unauthenticated, Unavailable
-from recollect.http.auth.address import is_loopback
+from recollect.http.auth.address import is_forbidden, is_loopback
 from recollect.http.auth.caller import Caller
-from recollect.http.upstream.ssrf_guard import is_forbidden
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
@@ -210,7 +209,6 @@ class TokenVerifier:
         return usable
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._client is not None:
             await self._client.aclose()
 

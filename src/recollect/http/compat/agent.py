@@ -19,7 +19,7 @@ from recollect.agent.tools.sources import ToolSources
 from recollect.agent.types import Answer, Event, EventKind
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
-from recollect.http.api.responses import EVENT_STREAM, EVENT_STREAM_HEADERS
+from recollect.http.api.schemas import EVENT_STREAM, EVENT_STREAM_HEADERS
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.context import ContextDep
 from recollect.http.compat.react import Failed, ReactError, format_error
@@ -80,7 +80,6 @@ class AgentResponse(BaseModel):
 
 
 def to_agent_response(answer: Answer, error: str = "") -> AgentResponse:
-    """Return an answer of the agent as a response."""
     steps = [
         AgentStep(
             thought=step.thought if not number else "",
@@ -175,14 +174,10 @@ _EVENT_SCHEMA = {
 
 
 @router.post(
-    "/agent",
-    response_model=AgentResponse,
-    responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}},
+    "/agent", response_model=AgentResponse, responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}}
 )
 async def ask_agent(
-    ctx: ContextDep,
-    agents: Annotated[AgentProvider, Depends(_get_agent_provider)],
-    body: AgentRequest,
+    ctx: ContextDep, agents: Annotated[AgentProvider, Depends(_get_agent_provider)], body: AgentRequest
 ) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
     agent = await agents.get(ctx.service)

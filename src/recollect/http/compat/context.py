@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -11,7 +14,7 @@ from fastapi import Depends
 from pydantic import Field
 
 from recollect.config.settings import Settings
-from recollect.errors import NotFound
+from recollect.errors import InvalidInput, NotFound
 from recollect.http.auth.caller import Caller
 from recollect.http.params import IntegralFloat, StrictModel, Time
 from recollect.http.proxy.memory_options import InvalidField
@@ -99,11 +102,9 @@ class Context:
         return added, await self.service.update(scope, added.id, changes, by=self.caller.author())
 
     async def update(self, scope: Scope, id: str, fields: Mapping[str, Any]) -> MemoryRecord:
-        """Change a memory and return it."""
         return (await self.service.update(scope, id, fields, by=self.caller.author())).record
 
     async def forget(self, scope: Scope, id: str) -> None:
-        """Forget a memory."""
         await self.service.forget(scope, id, by=self.caller.author())
 
     async def forget_all(self, scope: Scope, filter: Filter = EVERYTHING) -> int:
@@ -142,3 +143,27 @@ async def _get_context(caller: CallerDep, service: ServiceDep, settings: Setting
 
 
 ContextDep = Annotated[Context, Depends(_get_context)]
+SEPARATOR = "."
+
+
+def public_id(record: MemoryRecord, caller: Caller) -> str:
+    if caller.user is not None:
+        return record.id
+    return f"{record.id}{SEPARATOR}{urlsafe_b64encode(record.scope.user.encode()).decode().rstrip('=')}"
+
+
+def parse_public_id(id: str, caller: Caller) -> tuple[Scope, str]:
+    """Return the scope and record id of a public id; NotFound if it is malformed or of another user."""
+    record_id, separator, encoded_user = id.partition(SEPARATOR)
+    user = _decode_user(encoded_user) if separator else caller.user
+    if user and caller.user in (None, user):
+        with suppress(InvalidInput):
+            return caller.scope(user), record_id
+    raise NotFound(f"no memory {id[:400]}")
+
+
+def _decode_user(encoded: str) -> str:
+    try:
+        return urlsafe_b64decode(encoded.encode() + b"=" * (-len(encoded) % 4)).decode()
+    except (NotBase64, ValueError):
+        return ""

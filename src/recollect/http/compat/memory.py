@@ -9,8 +9,16 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from recollect.http.auth.caller import Caller
-from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep, ExpiringModel, matches_any
-from recollect.http.compat.public_ids import SEPARATOR, parse_public_id, public_id
+from recollect.http.compat.context import (
+    EXCLUDE_TURNS,
+    SEPARATOR,
+    Context,
+    ContextDep,
+    ExpiringModel,
+    matches_any,
+    parse_public_id,
+    public_id,
+)
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import IntegralFloat, Name, StrictModel, Text, UnitFloat, example
 from recollect.http.proxy.memory_options import InvalidField
@@ -179,9 +187,7 @@ router = Router(
 )
 
 _TYPE_PATTERN = "|".join(MemoryType)
-UserId = Annotated[
-    Name | None, Query(description="The user, unless the credentials name one.", examples=["user_123"])
-]
+UserId = Annotated[Name | None, Query(description="The user, unless the key names one.", examples=["user_123"])]
 ProjectId = Annotated[Name | None, Query(description="Only memories of this project.", examples=["project_abc"])]
 Types = Annotated[
     str | None,

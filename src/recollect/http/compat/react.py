@@ -289,10 +289,7 @@ async def store_fact(ctx: ContextDep, body: StoreFact) -> FactStored:
 async def store_episode(ctx: ContextDep, body: StoreEpisode) -> EpisodeStored:
     """Store an episode for all conversations of the collection."""
     summary = TaskSummary(
-        goal=body.goal,
-        steps=tuple(body.steps),
-        outcome=body.outcome,
-        lessons=(body.lessons,) if body.lessons else (),
+        goal=body.goal, steps=tuple(body.steps), outcome=body.outcome, lessons=(body.lessons,) if body.lessons else ()
     )
     fields: dict[str, Any] = {
         "category": str(Category.EPISODE),

@@ -142,10 +142,7 @@ SessionScope = Annotated[Scope, Depends(_existing_session)]
 
 @router.post("", status_code=201)
 async def begin_session(
-    ctx: ContextDep,
-    new: NewSession | None = None,
-    user_id: UserId = None,
-    project_id: ProjectId = None,
+    ctx: ContextDep, new: NewSession | None = None, user_id: UserId = None, project_id: ProjectId = None
 ) -> SessionCreated:
     """Begin a session before its first message; an existing session stays as it is. A chat begins its own session."""
     session = await _session_scope(ctx, (new and new.sessionId) or new_id(), user_id, project_id)

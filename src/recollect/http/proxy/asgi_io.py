@@ -11,12 +11,19 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from recollect.errors import InvalidInput, UpstreamBroken
-from recollect.http.auth.credentials import KEY_MISSING, lacks_key
+from recollect.http.auth.caller import STATE_KEY_REMOVED
 from recollect.http.params import decode_header
 from recollect.http.proxy.memory_options import HEADER_PREFIX
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamResponse
+from recollect.http.upstream.router import KeyedUpstream
 
 _log = logging.getLogger("recollect")
+
+
+_KEY_MISSING = (
+    "The upstream requires a key, and a Recollect key is not forwarded: set upstream_api_key, or send the upstream's "
+    "key in Authorization and the Recollect key in X-API-Key"
+)
 
 
 class BodyTooLarge(InvalidInput):
@@ -96,7 +103,6 @@ def response_body(body: bytes, *, more: bool) -> Message:
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-    """Send a JSON response."""
     raw = json.dumps(body).encode()
     fixed = [(b"content-type", b"application/json"), (b"content-length", str(len(raw)).encode())]
     await send(response_start(status, [*fixed, *encode_headers(headers or {})]))
@@ -123,14 +129,13 @@ def error_body(message: str, *, kind: str, code: str | None = None, param: str |
 
 
 def encode_headers(headers: Mapping[str, str]) -> list[Header]:
-    """Encode headers for ASGI."""
     return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
 def find_refusal(scope: Scope, upstream: Upstream, reply: UpstreamResponse) -> tuple[str, str] | None:
     """Return the code and message of a reply that must not be relayed: a missing key or a redirect."""
-    if lacks_key(scope, upstream, reply):
-        return "upstream_key_missing", KEY_MISSING
+    if reply.status == 401 and not isinstance(upstream, KeyedUpstream) and scope["state"].get(STATE_KEY_REMOVED):
+        return "upstream_key_missing", _KEY_MISSING
     if 300 <= reply.status < 400 and reply.status != 304:
         message = "the upstream redirects to another address; set upstream_url to that address if it is trusted"
         return "upstream_redirects", message

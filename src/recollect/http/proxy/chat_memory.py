@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.aio.background import TaskSet
-from recollect.http.health_monitor import HealthMonitor
+from recollect.http.health import HealthMonitor
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
 from recollect.model.ids import new_id

@@ -79,9 +79,7 @@ class ChatMemoryFields(_Strict):
     )
     memory_recency_weight: _Fraction | None = None
     memory_score_threshold: _Fraction | None = None
-    memory_hits: bool | None = Field(
-        default=None, description="Whether the answer lists the memories that were used."
-    )
+    memory_hits: bool | None = Field(default=None, description="Whether the answer lists the memories used.")
     memory_mode: _Mode | None = Field(
         default=None, description="What the LLM extracts from the exchange; by default `learn_mode`."
     )

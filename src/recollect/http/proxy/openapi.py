@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from recollect.http.errors import error_responses, error_schemas, openai_error
+from recollect.http.errors import error_responses, error_schemas
 from recollect.http.params import OPTIONAL_NAME_PATTERN
 from recollect.http.proxy.memory_options import ChatMemoryFields
 from recollect.model.text import MAX_ID_CHARS
 
 Schema = dict[str, Any]
-_REF_TEMPLATE = "#/components/schemas/{model}"
+_REF_PREFIX = "#/components/schemas/"
+_REF_TEMPLATE = _REF_PREFIX + "{model}"
 _COMMON_ERRORS = (400, 401, 403, 413, 421, 429, 500, 503)
 _UPSTREAM_ANSWER = "The upstream's answer."
 _ANY: Schema = {"type": "object", "additionalProperties": True}
@@ -34,10 +34,6 @@ class OpenAIErrorDetail(BaseModel):
 
 class OpenAIError(BaseModel):
     """An error in OpenAI's format."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [dict(openai_error(404, "NotFound", "Response 'resp_0198c6f1' not found."))]}
-    )
 
     error: OpenAIErrorDetail
 
@@ -61,6 +57,10 @@ def _object(properties: Schema, *required: str, **more: Any) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required), **more}
 
 
+def _record(**properties: Schema) -> Schema:
+    return _object(properties, *properties)
+
+
 def _nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -70,14 +70,8 @@ def _json(schema: Schema, **more: Any) -> Schema:
 
 
 def _parameter(name: str, where: str, description: str, schema: Schema, **more: Any) -> Schema:
-    return {
-        "name": name,
-        "in": where,
-        "required": where == "path",
-        "description": description,
-        "schema": schema,
-        **more,
-    }
+    place = {"name": name, "in": where, "required": where == "path"}
+    return {**place, "description": description, "schema": schema, **more}
 
 
 def _errors(*statuses: int) -> Schema:
@@ -87,12 +81,7 @@ def _errors(*statuses: int) -> Schema:
 _SWITCH = {"type": "string", "enum": ["on", "off", "read", "write", ""]}
 _SIGNAL = {"type": "string", "enum": ["true", "false", ""]}
 _MEMORY_HEADERS = [
-    _parameter(
-        "X-Memory",
-        "header",
-        "on, off, read or write; on by default, unless `chat_opt_in` is set",
-        _SWITCH,
-    ),
+    _parameter("X-Memory", "header", "on, off, read or write; on by default, unless `chat_opt_in` is set", _SWITCH),
     _parameter("X-Memory-User", "header", "the user; also as `user` in the body", _NAME),
     _parameter("X-Memory-Project", "header", "one of the user's projects", _NAME),
     _parameter("X-Memory-Session", "header", "the conversation", _NAME),
@@ -103,8 +92,6 @@ _MODE = {"type": "string", "enum": ["chat", "document", "task", "profile", ""]}
 _MODE_HEADER = _parameter("X-Memory-Mode", "header", "what is extracted; also as `memory_mode` in the body", _MODE)
 _MEMORY_FIELDS: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["properties"]
 _EVENT = {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}}
-_EVENT_STREAM = {"text/event-stream": {"schema": _EVENT, "example": {"data": "{}"}}}
-_STATUS_HEADER = {"X-Memory-Status": {"description": "The state of memory for this request.", "schema": _STRING}}
 
 
 def _with_memory(summary: str, description: str, request: Schema, answer: Schema, *errors: int) -> Schema:
@@ -117,8 +104,8 @@ def _with_memory(summary: str, description: str, request: Schema, answer: Schema
         "responses": {
             "200": {
                 "description": "The answer, or its chunks if `stream` is set.",
-                "headers": _STATUS_HEADER,
-                "content": answer | _EVENT_STREAM,
+                "headers": {"X-Memory-Status": {"description": "The state of memory.", "schema": _STRING}},
+                "content": _json(answer) | {"text/event-stream": {"schema": _EVENT, "example": {"data": "{}"}}},
             },
             **_errors(*_COMMON_ERRORS, *errors),
         },
@@ -127,16 +114,9 @@ def _with_memory(summary: str, description: str, request: Schema, answer: Schema
 
 _UPSTREAM_ERROR = {
     "description": _UPSTREAM_ANSWER,
-    "content": _json({"$ref": _REF_TEMPLATE.format(model=OpenAIError.__name__)}),
+    "content": _json({"$ref": f"{_REF_PREFIX}{OpenAIError.__name__}"}),
 }
-_ANSWER = "Your budget for the Hawaii trip is $10,000!"
-_COMPLETION = {
-    "id": "chatcmpl-0198c6f1",
-    "object": "chat.completion",
-    "created": 1773568800,
-    "model": "gpt-5-mini",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": _ANSWER}}],
-}
+_QUESTION = "What's my budget for the trip?"
 _CHAT_REQUEST = _object(
     {
         "model": _STRING,
@@ -147,11 +127,7 @@ _CHAT_REQUEST = _object(
     },
     "messages",
     additionalProperties=True,
-    example={
-        "model": "gpt-5-mini",
-        "user": "alex",
-        "messages": [{"role": "user", "content": "What's my budget for the trip?"}],
-    },
+    example={"model": "gpt-5-mini", "user": "alex", "messages": [{"role": "user", "content": _QUESTION}]},
 )
 
 
@@ -160,8 +136,7 @@ def _chat_operation() -> Schema:
         "Forwards the request with recalled memories before the question, relays the answer, and stores both. "
         "`/chat/completions` is the same, for clients whose base URL lacks the version."
     )
-    answer = _json(_ANY, example=_COMPLETION)
-    operation = _with_memory("Chat with memory", description, _CHAT_REQUEST, answer, 502)
+    operation = _with_memory("Chat with memory", description, _CHAT_REQUEST, _ANY, 502)
     operation["responses"]["default"] = _UPSTREAM_ERROR
     return {"tags": ["proxy"], "operationId": "chat_completions", **operation}
 
@@ -191,68 +166,25 @@ _MESSAGE = _object(
         "role": {"enum": ["user", "assistant", "system", "developer"]},
         "content": {"anyOf": [_STRING, {"type": "array", "items": _ANY}]},
     },
-    "role",
-    "content",
+    *("role", "content"),
 )
 _ITEM = {
     **_object({"type": _STRING}, additionalProperties=True),
     "description": "An item of the OpenAI API: a message, a tool call or its output.",
     "anyOf": [_MESSAGE, _object({"type": {"type": "string", "not": {"const": "message"}}}, "type")],
 }
-_BUDGET = "My budget for the Hawaii trip is $10,000"
-_INPUT_EXAMPLE: Schema = {"type": "message", "role": "user", "content": _BUDGET}
-_ITEM_ID = "msg_0198c6f15d2a7c319a448f5a2f6b1c90"
-_STORED_EXAMPLE: Schema = {
-    **_INPUT_EXAMPLE,
-    "id": _ITEM_ID,
-    "status": "completed",
-    "content": [{"type": "input_text", "text": _BUDGET}],
-}
 _METADATA = _nullable(_ANY)
 _ITEMS = {"type": "array", "items": _ITEM, "maxItems": 20}
-_CONVERSATION = _object(
-    {"id": _STRING, "object": {"const": "conversation"}, "created_at": {"type": "integer"}, "metadata": _ANY},
-    *("id", "object", "created_at", "metadata"),
-    examples=[{"id": "conv_0198c6f1", "object": "conversation", "created_at": 1773568800, "metadata": {}}],
+_CONVERSATION = _record(id=_STRING, object={"const": "conversation"}, created_at={"type": "integer"}, metadata=_ANY)
+_LIST = _record(
+    object={"const": "list"},
+    data={"type": "array", "items": _ANY},
+    first_id=_nullable(_STRING),
+    last_id=_nullable(_STRING),
+    has_more={"type": "boolean"},
 )
-_LIST = _object(
-    {
-        "object": {"const": "list"},
-        "data": {"type": "array", "items": _ANY},
-        "first_id": _nullable(_STRING),
-        "last_id": _nullable(_STRING),
-        "has_more": {"type": "boolean"},
-    },
-    *("object", "data", "first_id", "last_id", "has_more"),
-    examples=[
-        {
-            "object": "list",
-            "data": [_STORED_EXAMPLE],
-            "first_id": _ITEM_ID,
-            "last_id": _ITEM_ID,
-            "has_more": False,
-        }
-    ],
-)
-_OUTPUT_EXAMPLE = {
-    "type": "message",
-    "role": "assistant",
-    "status": "completed",
-    "content": [{"type": "output_text", "text": _ANSWER, "annotations": []}],
-}
 _RESPONSE = _object(
-    {"id": _STRING, "object": {"const": "response"}, "status": _STRING},
-    *("id", "object"),
-    additionalProperties=True,
-    examples=[
-        {
-            "id": "resp_0198c6f15d2a7c319a448f5a2f6b1c90",
-            "object": "response",
-            "status": "completed",
-            "model": "qwen3",
-            "output": [_OUTPUT_EXAMPLE],
-        }
-    ],
+    {"id": _STRING, "object": {"const": "response"}, "status": _STRING}, "id", "object", additionalProperties=True
 )
 _ID: Schema = {"type": "string", "minLength": 1}
 _CREATE_REQUEST = _object(
@@ -273,12 +205,7 @@ _CREATE_REQUEST = _object(
         for name in ("input", "previous_response_id", "conversation")
     ],
     additionalProperties=True,
-    example={
-        "model": "qwen3",
-        "input": "What's my budget for the trip?",
-        "memory_config": {"enabled": True, "auto_store": True},
-        "memory_context": {"user_id": "user_456"},
-    },
+    example={"model": "qwen3", "input": _QUESTION, "memory_config": {"enabled": True, "auto_store": True}},
 )
 _USER = _parameter("user", "query", "The user, if no header can be set.", _STRING, example="alex")
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
@@ -291,11 +218,7 @@ _PAGE = [
 
 
 def _deleted(kind: str) -> Schema:
-    return _object(
-        {"id": _STRING, "object": {"const": kind}, "deleted": {"const": True}},
-        *("id", "object", "deleted"),
-        examples=[{"id": f"{kind[:4]}_0198c6f1", "object": kind, "deleted": True}],
-    )
+    return _record(id=_STRING, object={"const": kind}, deleted={"const": True})
 
 
 _RESPONSE_PATH, _CONVERSATION_PATH = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
@@ -304,7 +227,7 @@ _ITEMS_PATH, _ITEM_PATH = f"{_CONVERSATION_PATH}/items", f"{_CONVERSATION_PATH}/
 _OPERATIONS: tuple[tuple[str, str, str, str, Schema], ...] = (
     ("get", _RESPONSE_PATH, "retrieve_response", "Return a stored response", _RESPONSE),
     ("delete", _RESPONSE_PATH, "delete_response", "Delete a response", _deleted("response")),
-    ("post", f"{_RESPONSE_PATH}/cancel", "cancel_response", "Cancel a response in progress", _RESPONSE),
+    ("post", f"{_RESPONSE_PATH}/cancel", "cancel_response", "Refuse to cancel a response", _RESPONSE),
     ("get", f"{_RESPONSE_PATH}/input_items", "list_input_items", "List the input of a response", _LIST),
     ("post", "/v1/conversations", "create_conversation", "Create a conversation", _CONVERSATION),
     ("get", _CONVERSATION_PATH, "retrieve_conversation", "Return a conversation", _CONVERSATION),
@@ -312,7 +235,7 @@ _OPERATIONS: tuple[tuple[str, str, str, str, Schema], ...] = (
     ("delete", _CONVERSATION_PATH, "delete_conversation", "Delete a conversation", _deleted("conversation.deleted")),
     ("get", _ITEMS_PATH, "list_items", "List the items of a conversation", _LIST),
     ("post", _ITEMS_PATH, "create_items", "Add items to a conversation", _LIST),
-    ("get", _ITEM_PATH, "retrieve_item", "Return one item", {**_ANY, "examples": [_STORED_EXAMPLE]}),
+    ("get", _ITEM_PATH, "retrieve_item", "Return one item", _ANY),
     ("delete", _ITEM_PATH, "delete_item", "Delete an item of a conversation", _CONVERSATION),
 )
 _BODY_FIELDS = {
@@ -327,7 +250,7 @@ def _responses_paths() -> Schema:
         "Answers as the upstream does, with recalled memories before the question, also if the upstream has only "
         "chat completions. The history is named by a response or by a conversation, not by both."
     )
-    create = _with_memory("Respond with memory", description, _CREATE_REQUEST, _json(_RESPONSE), 404, 502, 507)
+    create = _with_memory("Respond with memory", description, _CREATE_REQUEST, _RESPONSE, 404, 502, 507)
     paths: Schema = {"/v1/responses": {"post": {"tags": ["responses"], "operationId": "create_response", **create}}}
     for method, path, name, summary, answer in _OPERATIONS:
         fields = _BODY_FIELDS.get(name, ())
@@ -358,7 +281,8 @@ def _responses_paths() -> Schema:
 
 def _body(fields: tuple[str, ...], *, required: bool) -> Schema:
     kinds = {"items": _ITEMS if required else _nullable(_ITEMS), "metadata": _METADATA}
-    examples: Mapping[str, Any] = {"items": [_INPUT_EXAMPLE], "metadata": {"topic": "hawaii"}}
+    message = {"type": "message", "role": "user", "content": _QUESTION}
+    examples = {"items": [message], "metadata": {"topic": "hawaii"}}
     schema = _object(
         {field: kinds[field] for field in fields},
         *(fields if required else ()),

@@ -34,7 +34,7 @@ from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.observability.metrics import BREAKER_OPEN, JOURNAL_SESSIONS
 from recollect.service.service import Service
-from recollect.service.spill_replay import CHAT_AUTHOR, SpillReplay
+from recollect.service.spill_journal import CHAT_AUTHOR, SpillReplay
 from recollect.wiring import open_spill_journal
 
 _log = logging.getLogger("recollect")

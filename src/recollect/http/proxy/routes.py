@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.config.settings import Settings
-from recollect.http.health_monitor import HealthMonitor
+from recollect.http.health import HealthMonitor
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults

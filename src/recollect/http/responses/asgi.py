@@ -19,7 +19,7 @@ from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.proxy import asgi_io
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
-from recollect.http.responses.request import BadRequest, Json
+from recollect.http.responses.request import BadRequest
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.model.scope import Scope as MemoryScope
@@ -27,17 +27,6 @@ from recollect.service.service import Service
 
 _JSON: Header = (b"content-type", b"application/json")
 _PENDING_WRITE_TIMEOUT_S = 5.0
-
-
-@dataclass(slots=True)
-class InProgressResponse:
-    """A response that this process is answering."""
-
-    scope: MemoryScope
-    task: asyncio.Task[Any]
-    response: Callable[[], Json]
-    is_cancelled: bool = False
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +46,7 @@ class ResponsesContext:
     max_body_bytes: int = 50_000_000
     models: UpstreamModels | None = None
     tasks: TaskSet = field(default_factory=TaskSet)
-    # Both by user and id.
-    in_progress: dict[tuple[str, str], InProgressResponse] = field(default_factory=dict)
+    # By user and id.
     pending_writes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
 
     async def epoch(self, user: str) -> int:
@@ -115,9 +103,7 @@ class AsgiRequest:
         """Return the scope of a request without a body: the user is named by a header or by `user` in the query."""
         users = [value for name, value in self.query if name == "user"]
         if len(users) > 1:
-            raise BadRequest(
-                f"`user` must be given once, got {len(users)} values", param="user", code="invalid_value"
-            )
+            raise BadRequest(f"`user` must occur once, got {len(users)} values", param="user", code="invalid_value")
         named = {"user": users[0]} if users and users[0] else {}
         scope = self.memory_options(named).scope
         if named and scope.user != named["user"]:
@@ -125,7 +111,6 @@ class AsgiRequest:
         return scope
 
     async def body(self) -> bytes:
-        """Return the complete body."""
         return await asgi_io.receive_body(self.receive, self.context.max_body_bytes)
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:

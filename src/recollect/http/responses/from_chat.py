@@ -181,7 +181,6 @@ _EVENTS: Sequence[Header] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-_CANCELLED = {"type": "error", "code": "response_cancelled", "message": "the response was cancelled", "param": None}
 
 
 async def answer_from_chat(
@@ -219,10 +218,7 @@ async def _answer_streamed(
     translator: ResponseTranslator,
     headers: Sequence[Header],
 ) -> None:
-    def cancelled() -> bytes:
-        return encode_events([{**_CANCELLED, "sequence_number": translator.next_number}])
-
-    async with ResponseTracker(request, writer, translator, last=cancelled) as tracker:
+    async with ResponseTracker(writer, translator) as tracker:
         await request.start(200, [*_EVENTS, *headers])
         await request.write(encode_events(translator.begin()))
         async for events in _translate_reply(reply, translator):

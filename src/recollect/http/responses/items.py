@@ -15,12 +15,10 @@ def as_object(value: object) -> dict[str, Any]:
 
 
 def as_objects(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a value that is a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str:
-    """Return a value that is a string, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -124,7 +122,6 @@ def to_response_usage(chat: Mapping[str, Any]) -> Json:
 
 
 def output_text(response: Mapping[str, Any]) -> str:
-    """Return the text of a response's messages."""
     return "".join(
         as_text(part.get("text"))
         for item in as_objects(response.get("output"))

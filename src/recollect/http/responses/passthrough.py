@@ -193,12 +193,11 @@ async def _relay_streamed(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, headers: Sequence[Header], *, upstream: str
 ) -> None:
     state = PassthroughState()
-    async with ResponseTracker(request, writer, state, last=lambda: b"") as tracker:
+    async with ResponseTracker(writer, state) as tracker:
         try:
             await request.start(reply.status, headers)
             async for chunk in reply.chunks():
                 state.feed(chunk)
-                tracker.register()
                 if state.is_finished:
                     await tracker.store(upstream=upstream)
                 await request.write(chunk)

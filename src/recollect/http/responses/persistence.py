@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from recollect.errors import NotFound, RecollectError
 from recollect.http.auth.caller import Caller
 from recollect.http.proxy.chat_memory import ChatContext
-from recollect.http.responses.asgi import AsgiRequest, InProgressResponse, ResponsesContext
+from recollect.http.responses.asgi import ResponsesContext
 from recollect.http.responses.items import make_id, output_text, with_id
 from recollect.http.responses.request import BadRequest, Json, ResponseParams
 from recollect.model.response import StoredResponse, Thread, ThreadItems
@@ -183,52 +183,20 @@ class ResponseState(Protocol):
 
 
 class ResponseTracker:
-    """Registers a response while it is streamed, so that it can be read and cancelled; `last` ends it then."""
+    """Stores a streamed response once: at its end, or as far as it was answered if the stream breaks off."""
 
-    def __init__(
-        self, request: AsgiRequest, writer: ResponseWriter, state: ResponseState, *, last: Callable[[], bytes]
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._request = request
-        self._writer = writer
-        self._state = state
-        self._last = last
-        self._task = task
-        self._in_progress = InProgressResponse(writer.history.scope, task, lambda: state.response)
-        self._key: tuple[str, str] | None = None
-        self._is_stored = False
+    def __init__(self, writer: ResponseWriter, state: ResponseState) -> None:
+        self._writer, self._state, self._is_stored = writer, state, False
 
     async def __aenter__(self) -> ResponseTracker:
-        self.register()
         return self
 
-    def register(self) -> None:
-        """Make the response visible, once it has an id."""
-        if self._key is None and self._state.id:
-            self._key = (self._writer.history.scope.user, self._state.id)
-            self._writer.context.in_progress[self._key] = self._in_progress
-
     async def store(self, *, upstream: str = "") -> None:
-        """Store the response as it is now, once."""
         if not self._is_stored:
             self._is_stored = True
             await self._writer.store(self._state.response, upstream=upstream)
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        is_cancelled = kind is asyncio.CancelledError and self._in_progress.is_cancelled
-        try:
-            if is_cancelled:
-                self._task.uncancel()
-                if not self._is_stored:
-                    self._state.stop("cancelled")
-                    await self.store()
-                await self._request.write(self._last(), more=False)
-            return is_cancelled
-        finally:
-            if self._key is not None:
-                del self._writer.context.in_progress[self._key]
-            if not self._is_stored and self._state.id:
-                self._state.stop("incomplete")
-                self._writer.start(self._state.response)
-            self._in_progress.finished.set()
+    async def __aexit__(self, *_: object) -> None:
+        if not self._is_stored and self._state.id:
+            self._state.stop("incomplete")
+            self._writer.start(self._state.response)

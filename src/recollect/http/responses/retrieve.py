@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from recollect.errors import NotFound, RecollectError
 from recollect.http.proxy.asgi_io import headers_for_upstream
-from recollect.http.responses.asgi import AsgiRequest, InProgressResponse
+from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.request import BadRequest, Json
 from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.response import Plain, StoredResponse
@@ -27,15 +27,7 @@ async def retrieve(request: AsgiRequest) -> Json:
             code="unsupported_value",
         )
     scope, id = request.query_scope(), request.path_param("response_id")
-    if in_progress := _find_in_progress(request, scope, id):
-        return in_progress.response()
     return dict((await _load_response(request, scope, id)).body)
-
-
-def _find_in_progress(request: AsgiRequest, scope: Scope, id: str) -> InProgressResponse | None:
-    """Return the caller's response if it is still being answered."""
-    in_progress = request.context.in_progress.get((scope.user, id))
-    return in_progress if in_progress is not None and request.caller.owns(in_progress.scope) else None
 
 
 async def _load_response(request: AsgiRequest, scope: Scope, id: str) -> StoredResponse:
@@ -74,18 +66,12 @@ async def _delete_upstream(request: AsgiRequest, stored: StoredResponse) -> None
 
 async def cancel(request: AsgiRequest) -> Json:
     """POST /v1/responses/{id}/cancel"""
-    scope, id = request.query_scope(), request.path_param("response_id")
-    in_progress = _find_in_progress(request, scope, id)
-    if in_progress is None:
-        stored = await _load_response(request, scope, id)
-        raise BadRequest(
-            f"response {id} is {stored.body.get('status')}: only one that is still being answered can be cancelled",
-            code="invalid_state",
-        )
-    in_progress.is_cancelled = True
-    in_progress.task.cancel()
-    await in_progress.finished.wait()
-    return in_progress.response()
+    stored = await _load_response(request, request.query_scope(), request.path_param("response_id"))
+    raise BadRequest(
+        f"response {stored.id} is {stored.body.get('status')}: only background responses, which are not supported, "
+        "can be cancelled; close the connection to stop an answer",
+        code="invalid_state",
+    )
 
 
 async def input_items(request: AsgiRequest) -> Json:

@@ -136,9 +136,7 @@ _LOGPROBS = "message.output_text.logprobs"
 def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Json:
     """Translate a request; unknown fields are passed on as they are."""
     if fields.get("prompt"):
-        raise unsupported_error(
-            "a prompt template", param="prompt", instead="write its text into instructions or input"
-        )
+        raise unsupported_error("a prompt template", param="prompt", instead="write it into instructions or input")
     instructions = fields.get("instructions")
     head = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
     chat: Json = {name: value for name, value in fields.items() if name not in _RESPONSES_ONLY_FIELDS | MEMORY_FIELDS}

@@ -11,27 +11,36 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
+from recollect import __version__
 from recollect.config.settings import Settings
-from recollect.errors import BrokenAnswer, CircuitOpen, ModelUnavailable, RecollectError, UpstreamUnavailable
+from recollect.errors import (
+    BrokenAnswer,
+    CircuitOpen,
+    ModelUnavailable,
+    RecollectError,
+    UpstreamBroken,
+    UpstreamUnavailable,
+)
 from recollect.http.auth.address import parse_address
 from recollect.http.auth.caller import Caller
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.http import HttpUpstream
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
 from recollect.http.upstream.router import (
     LOCAL_PREFIX,
+    HttpUpstream,
     KeyedUpstream,
     LocalUpstream,
     UpstreamRouter,
     open_upstream_router,
 )
-from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
 from recollect.model.job import ExtractPayload, Job, JobKind
 from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota
@@ -41,11 +50,9 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.service.learning_models import ModelChoice, RecentJobs
 
 _log = logging.getLogger("recollect")
-
 USER_TOKENS_A_DAY = 100_000
 WITHOUT_LLM = "learning without an LLM: built-in selector"
 WITH_CHAT_MODEL = "learning with the chat's own model via the upstream"
-
 _PROBE_S = 5.0
 _PROBE_INTERVAL_S = 60.0
 # A model that cannot be used is retried after the first pause, then each time after twice as long.
@@ -409,7 +416,6 @@ def _without_llm(reason: str) -> str:
 
 
 def _newest_model_in(jobs: list[Job]) -> str:
-    """Return the newest model that jobs record."""
     return next(filter(None, map(_model_in, jobs)), "")
 
 
@@ -437,3 +443,71 @@ def _describe_error(error: Exception) -> str:
 def _trim(cache: OrderedDict[Any, Any], max_size: int) -> None:
     while len(cache) > max_size:
         cache.popitem(last=False)
+
+
+# The user agent tells these requests from chats; nothing in them comes from a client.
+LEARNING_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json"),
+    (b"accept-encoding", b"identity"),
+    (b"user-agent", f"recollect/{__version__} (learning)".encode()),
+)
+_MAX_ERROR_BYTES = 1 << 16
+
+
+class UpstreamTransport(httpx.AsyncBaseTransport):
+    """Sends each request, whatever its URL, to an upstream's /chat/completions."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        upstream_request = UpstreamRequest(
+            method="POST", path="/chat/completions", headers=LEARNING_HEADERS, body=await request.aread()
+        )
+        try:
+            reply = await self._upstream.send(upstream_request)
+        except UpstreamUnavailable as error:
+            raise httpx.ConnectError(str(error), request=request) from error
+        if reply.status >= 400:
+            # A server may repeat the key in its error.
+            return httpx.Response(
+                reply.status, headers=_relayed_headers(reply), content=await self._read_error(reply)
+            )
+        return httpx.Response(reply.status, headers=_relayed_headers(reply), stream=_Stream(reply, request))
+
+    async def _read_error(self, reply: UpstreamResponse) -> bytes:
+        body = bytearray()
+        try:
+            async for chunk in reply.chunks():
+                body += chunk
+                if len(body) > _MAX_ERROR_BYTES:
+                    break
+        except UpstreamBroken:
+            pass
+        finally:
+            await reply.close()
+        return self._upstream.mask(bytes(body)) if isinstance(self._upstream, KeyedUpstream) else bytes(body)
+
+
+class _Stream(httpx.AsyncByteStream):
+    """The body of a reply as it arrives."""
+
+    def __init__(self, reply: UpstreamResponse, request: httpx.Request) -> None:
+        self._reply, self._request = reply, request
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._reply.chunks():
+                yield chunk
+        except UpstreamBroken as error:
+            raise httpx.ReadError(str(error), request=self._request) from error
+
+    async def aclose(self) -> None:
+        await self._reply.close()
+
+
+def _relayed_headers(reply: UpstreamResponse) -> list[Header]:
+    """Return the headers that the client reads; the length of a masked error may differ."""
+    relayed = (b"content-type", b"content-encoding", b"retry-after")
+    return [(name, value) for name, value in reply.headers if name.lower() in relayed]

@@ -13,13 +13,21 @@ from fastapi import Body, HTTPException, Query, Request
 
 from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
 from recollect.http.auth.caller import Caller
-from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep
+from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep, parse_public_id, public_id
 from recollect.http.compat.mem0.filters import (
     ANYONE,
+    FIELDS,
     MATCH_NOTHING,
+    MAX_NAME_CHARS,
+    METADATA_FIELDS,
+    entity_metadata,
     entity_names,
+    entity_scope,
     filter_for,
     find_owners,
+    parse_entity_ids,
+    to_entity,
+    user_from_filter,
 )
 from recollect.http.compat.mem0.schemas import (
     EntityKind,
@@ -46,17 +54,6 @@ from recollect.http.compat.mem0.schemas import (
     to_mem0_history,
     to_mem0_memory,
 )
-from recollect.http.compat.mem0.scope import (
-    FIELDS,
-    MAX_NAME_CHARS,
-    METADATA_FIELDS,
-    entity_metadata,
-    entity_scope,
-    parse_entity_ids,
-    to_entity,
-    user_from_filter,
-)
-from recollect.http.compat.public_ids import parse_public_id, public_id
 from recollect.http.errors import ErrorInfo
 from recollect.http.routing import Router, check_query_names
 from recollect.model.arguments import parse_messages
@@ -213,7 +210,6 @@ async def _search(ctx: Context, body: Mem0Search) -> list[dict[str, Any]]:
 
 
 async def _resolve_targets(ctx: Context, plain: Mapping[str, Any]) -> list[tuple[Scope, Filter]]:
-    """Return the scopes that a filter selects, each with the filter for it."""
     names = entity_names(plain)
     owners = find_owners(names)
     if ctx.caller.user is not None:

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from recollect.http.api.schemas import check_number_range
 from recollect.http.auth.caller import Caller
-from recollect.http.compat.mem0.scope import (
+from recollect.http.compat.context import public_id
+from recollect.http.compat.mem0.filters import (
     FIELDS,
     KINDS,
     MAX_NAME_CHARS,
@@ -19,7 +20,6 @@ from recollect.http.compat.mem0.scope import (
     to_entity,
     user_from_filter,
 )
-from recollect.http.compat.public_ids import public_id
 from recollect.http.params import (
     CHECKED_NAME,
     OPTIONAL_NAME_PATTERN,
@@ -126,7 +126,6 @@ class Mem0ListRequest(EntityFields):
 
     @property
     def filter(self) -> dict[str, Any]:
-        """Return all conditions as one mem0 filter."""
         parts: list[dict[str, Any]] = [self.entity_ids(user_from_filter(self.filters)), self.filters or {}]
         if self.categories:
             parts.append({"categories": {"in": self.categories}})

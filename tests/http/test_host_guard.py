@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recollect.config.settings import Settings, load
 from recollect.http.app import make_app
-from recollect.http.middleware.host_guard import HostGuardMiddleware
+from recollect.http.middleware import HostGuardMiddleware
 
 
 def with_route(app: FastAPI) -> FastAPI:

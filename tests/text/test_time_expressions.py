@@ -446,6 +446,8 @@ def test_a_recurring_weekday_has_no_date(text: str, ahead: bool) -> None:
         ("What do I have on Friday?", ["2026-11-13", "2026-11-20"]),
         ("What did we do in August?", ["2026-08-01"]),
         ("Where are we going in August 2028?", ["2028-08-01"]),
+        ("What is planned in August?", ["2026-08-01", "2027-08-01"]),
+        ("Was mache ich im August?", ["2026-08-01", "2027-08-01"]),
         ("Friday of last week", ["2026-11-09", "2026-11-13"]),
     ],
 )

@@ -12,6 +12,7 @@ What is meant, where people differ:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -246,13 +247,21 @@ class TimeFilter:
     filter: Filter = EVERYTHING
 
 
+# Questions about plans that look like the past tense: "what is planned", and German "was".
+_AHEAD = re.compile(
+    r"\b(?:planned|scheduled|booked|supposed|expected|geplant|gebucht)\b"
+    r"|^\W*was\s+(?:ist|sind|mach\w*|steht|gibt|passiert|läuft|kommt)\b",
+    re.IGNORECASE,
+)
+
+
 def parse_time_filter(question: str, *, at: datetime, mode: TimeWords) -> TimeFilter:
     """Return the periods in a question, with a filter in mode `filter`; none in mode `off`.
 
     Unless the question is in the past tense, "in August" and "on Friday" are the next as well as the last ones.
     """
     mentioned = tuple(find_periods(question, at=at)) if mode != "off" else ()
-    if mentioned and not PAST_TENSE.search(question):
+    if mentioned and (_AHEAD.search(question) or not PAST_TENSE.search(question)):
         mentioned += tuple(filter(None, (coming_period(each, at) for each in mentioned)))
     if mode != "filter" or not mentioned:
         return TimeFilter(mentioned)

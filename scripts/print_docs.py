@@ -47,7 +47,8 @@ _REQUIREMENTS_HEAD = """# Requirements of the five documents
 Recollect implements five design documents, one preset for each. This page lists each requirement of a document, with
 the tests that check it: most of them on a server that is started as the document's page says, the others through the
 settings or the Python interface that the requirement is about. *Works* means as written; *differs* means on purpose,
-with the reason. Generated from `tests/documents/requirements/*.toml`; tests without a folder are in `tests/documents/`.
+with the reason. Generated from `tests/documents/requirements/*.toml`; tests without a folder are in
+`tests/documents/`.
 """
 
 

@@ -87,9 +87,13 @@ class MemoryClient:
     async def __aenter__(self) -> Self:
         service = await (await self.memory.open()).service()
         if service.mirror is not None:
-            # Files that changed meanwhile are read before the first search, unless another process mirrors them.
-            with suppress(StoreBusy):
-                await service.mirror.sync()
+            try:
+                # Files that changed meanwhile are read before the first search, unless another process mirrors them.
+                with suppress(StoreBusy):
+                    await service.mirror.sync()
+            except BaseException:
+                await self.memory.close()
+                raise
             service.mirror.start()
         return self
 

@@ -200,7 +200,8 @@ class _Reconciliation:
         self._supersede(fact, target, record, FactOutcome.UPDATED, f"it replaces: {target.content[:100]}")
 
     def _end(self, fact: ExtractedFact, target: MemoryRecord | None) -> None:
-        target = target or self._key_holder(fact) or self._exact_match(fact)
+        # What is over may be put into another category than it was stored in.
+        target = target or self._key_holder(fact, in_any_category=True) or self._exact_match(fact)
         if target is not None and normalize(fact.content) == normalize(target.content):
             # In the same words, the new record would state what has ended.
             fact = replace(fact, content="")
@@ -268,14 +269,17 @@ class _Reconciliation:
     def _visibility_key(self) -> str:
         return self.scope.visibility_key(level_for(self.scope, self.limits))
 
-    def _key_holder(self, fact: ExtractedFact) -> MemoryRecord | None:
-        """Return the active memory with the fact's category and key: of its own level before one of a wider level."""
+    def _key_holder(self, fact: ExtractedFact, *, in_any_category: bool = False) -> MemoryRecord | None:
+        """Return the active memory with the fact's category and key: of its own level before one of a wider level.
+
+        With `in_any_category`, one of another category if there is none of its own.
+        """
         if fact.key is None:
             return None
         own = self._visibility_key
         visible = (own, self.scope.visibility_key(self.scope.default_level), "")
-        same = (each for each in self._active() if (each.category, each.key) == (fact.category, fact.key))
-        holders = [each for each in same if each.visibility_key in visible]
+        same = [each for each in self._active() if each.key == fact.key and each.visibility_key in visible]
+        holders = [each for each in same if each.category is fact.category] or (same if in_any_category else [])
         return max(holders, key=lambda each: (each.visibility_key == own, len(each.visibility_key)), default=None)
 
     def _exact_match(self, fact: ExtractedFact) -> MemoryRecord | None:

@@ -115,6 +115,8 @@ class Client:
 
     def exchange(self, session: str, text: str) -> None:
         """Send a message of a session, and store it with the answer."""
+        # On a loaded machine the server may find its ledger slow for a moment.
+        wait_until(lambda: httpx.get(f"{self._url}/ready", timeout=60).is_success)
         answer = self.post(
             "chat/completions",
             {"messages": [{"role": "user", "content": text}]},
@@ -347,7 +349,8 @@ def test_decisions_are_counted_by_outcome_and_logs_have_no_question(client: Clie
     client.chat(QUESTION, config=ON)
     client.chat("Thanks!", config=ON)
     used, ignored = count("used"), count("ignored")
-    question = f"What is {client.user}'s and my budget for the Hawaii trip?"
+    # A random text would now and then be less similar than the threshold.
+    question = "What is the entire budget for my Hawaii trip?"
     assert client.chat(question, config=ON).headers["x-memory-hits"] == "1"
     assert client.chat(question, config=ON, is_fact=True).headers["x-memory-hits"] == "0"
     assert (count("used"), count("ignored")) == (used + 1, ignored + 1)

@@ -240,7 +240,7 @@ BANK_QUESTION = "which bank am I with?"
 @pytest.fixture
 def banks(tmp_path: Path) -> Iterator[Memory]:
     """What the user said of their bank, among what fits the question somewhat and what does not."""
-    with Memory(settings=Settings(home=tmp_path, learn="off")) as memory:
+    with Memory(settings=Settings(home=tmp_path, learn="off", late_interaction=False)) as memory:
         for day, text in BANKS.items():
             message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
             memory.remember([message], user_id="a", session_id=day)

@@ -17,6 +17,7 @@ from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
 from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
+from recollect.http.large_json import SMALL_CHARS, parse_json
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.model.arguments import parse_author
@@ -112,6 +113,8 @@ class _Route(APIRoute):
         single = [name for name, annotation in parameters.items() if not _is_list(annotation)]
         deletes = self.methods == {"DELETE"} or self.name in self.owner.deleting
 
+        has_body = self.body_field is not None
+
         async def handle(request: Request) -> Response:
             names = [name for name, _ in request.query_params.multi_items()]
             ignored = () if self.owner.strict else [name for name in names if name not in OWNER_PARAMS]
@@ -121,9 +124,31 @@ class _Route(APIRoute):
                     raise InvalidField(name, "must be given only once")
             if deletes:
                 _check_not_empty(request, parameters)
+            if has_body and len(body := await request.body()) > SMALL_CHARS and _is_json(request):
+                request = _ParsedRequest(request, await parse_json(body))
             return await answer(request)
 
         return handle
+
+
+class _ParsedRequest(Request):
+    """A request with a large JSON body, which is parsed."""
+
+    def __init__(self, request: Request, value: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._request, self._value = request, value
+
+    async def body(self) -> bytes:
+        return await self._request.body()
+
+    async def json(self) -> Any:
+        return self._value
+
+
+def _is_json(request: Request) -> bool:
+    """Return whether FastAPI parses the body as JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def _is_list(annotation: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,14 +114,16 @@ def test_a_number_too_long_for_python_is_forwarded(
 
 
 def test_of_members_with_one_name_the_last_is_changed() -> None:
-    body = parse_body(b'{"messages": [{"role": "user", "content": "a", "content": "b\\u0062"}]}')
+    body = asyncio.run(parse_body(b'{"messages": [{"role": "user", "content": "a", "content": "b\\u0062"}]}'))
     old = body.fields["messages"]
     changed = body.rewrite({"messages": [{**old[0], "content": "Before: " + old[0]["content"]}]})
     assert changed == b'{"messages": [{"role": "user", "content": "a", "content": "Before: b\\u0062"}]}'
 
 
 def test_parts_that_parse_to_one_object_keep_their_own_bytes() -> None:
-    body = parse_body(b'{"messages": [{"role": "user", "content": ["a", "\\u0061", null, 1, 1, null, ""]}]}')
+    body = asyncio.run(
+        parse_body(b'{"messages": [{"role": "user", "content": ["a", "\\u0061", null, 1, 1, null, ""]}]}')
+    )
     old = body.fields["messages"]
     changed = body.rewrite({"messages": [{**old[0], "content": ["new", *old[0]["content"]]}]})
     assert changed == body.text.replace('["a"', '["new", "a"').encode()

@@ -189,7 +189,7 @@ def test_a_malformed_conversation_is_created_or_rejected(items: list[Any], metad
 @settings(deadline=None, max_examples=80)
 @given(st.lists(nearly_chunks, max_size=5))
 def test_malformed_chunks_never_break_a_translation(chunks: list[Any]) -> None:
-    request = parse_response_params(b'{"model": "m", "input": "Hi"}')
+    request = asyncio.run(parse_response_params(b'{"model": "m", "input": "Hi"}'))
     translation = ResponseTranslator(new_response(request, id="resp_1", created_at=1))
     events = translation.begin()
     for chunk in chunks:

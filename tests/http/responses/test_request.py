@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -21,7 +22,7 @@ NOTHING = History(Scope("ann"), "resp_0", NO_EPOCH)
 
 
 def parse_request_with(**fields: Any) -> Any:
-    return parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
+    return asyncio.run(parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode()))
 
 
 def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
@@ -50,13 +51,13 @@ def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
 )  # fmt: skip
 def test_an_invalid_request_is_rejected_with_the_name_of_the_field(body: bytes, param: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
-        parse_response_params(body)
+        asyncio.run(parse_response_params(body))
     assert caught.value.param == param
 
 
 def test_input_may_be_missing_in_a_request_with_history() -> None:
-    assert parse_response_params(b'{"model": "m", "previous_response_id": "r"}').items == []
-    assert parse_response_params(b'{"model": "m", "conversation": {"id": "c"}}').thread_id == "c"
+    assert asyncio.run(parse_response_params(b'{"model": "m", "previous_response_id": "r"}')).items == []
+    assert asyncio.run(parse_response_params(b'{"model": "m", "conversation": {"id": "c"}}')).thread_id == "c"
 
 
 def test_a_request_is_translated_to_chat_completions() -> None:
@@ -193,7 +194,7 @@ def test_inserting_an_item_changes_nothing_else_in_the_body(items: list[Any], da
     text = json.dumps(
         {"model": "m", "a": 1.0, "input": items, "b": None}, indent=data.draw(st.sampled_from([None, 2]))
     )
-    request = parse_response_params(text.encode())
+    request = asyncio.run(parse_response_params(text.encode()))
     placed = to_messages(request.items)
     recalled: list[Any] = [each.message for each in placed]
     block = {"role": "user", "content": "tea"}
@@ -205,7 +206,7 @@ def test_inserting_an_item_changes_nothing_else_in_the_body(items: list[Any], da
 
 
 def test_a_text_input_becomes_a_list_and_keeps_its_bytes() -> None:
-    request = parse_response_params(b'{"model": "m", "input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}')
+    request = asyncio.run(parse_response_params(b'{"model": "m", "input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}'))
     placed = to_messages(request.items)
     block = {"role": "user", "content": "tea"}
     assert native(request, NOTHING, placed, [block, placed[0].message]).decode() == (
@@ -217,7 +218,7 @@ def test_a_text_input_becomes_a_list_and_keeps_its_bytes() -> None:
 def test_a_native_body_gains_the_memory_block_and_loses_memory_fields_only() -> None:
     raw = '{"model":"m",  "memory_context":{"user_id":"ann"}, "input":[{"role":"user","content":"A"},' \
           ' {"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'  # fmt: skip
-    request = parse_response_params(raw.encode())
+    request = asyncio.run(parse_response_params(raw.encode()))
     placed = to_messages(request.items)
     block = {"role": "user", "content": "You know: tea."}
     assert native(request, NOTHING, placed, [placed[0].message, block, placed[1].message]).decode() == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ calls = st.lists(
 
 
 def fresh(**fields: Any) -> ResponseTranslator:
-    request = parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
+    request = asyncio.run(parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode()))
     return ResponseTranslator(new_response(request, id="resp_1", created_at=1))
 
 

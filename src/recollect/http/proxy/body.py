@@ -6,17 +6,22 @@ Parsing and printing a body would lose its number forms, whitespace and escapes.
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
-from recollect.errors import InvalidInput
-
-_NO_OR_ONE_SPACE = ("", " ", "\t", "\n", "\r")
-_SPACE = re.compile(r"[ \t\n\r]*")
+from recollect.http.large_json import (
+    SMALL_CHARS,
+    Container,
+    Decode,
+    Item,
+    expect,
+    json_errors,
+    parse_large,
+    skip_whitespace,
+)
 
 
 def _parse_int(digits: str) -> int | float:
@@ -31,60 +36,42 @@ def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_Decode: TypeAlias = Callable[[str, int], tuple[Any, int]]
 # Accepts whatever an upstream may accept; the strict one only what can be stored as JSON.
-_decode_lenient: _Decode = JSONDecoder(parse_int=_parse_int).raw_decode
-_decode_strict: _Decode = JSONDecoder(parse_constant=_reject_constant).raw_decode
+_decode_lenient: Decode = JSONDecoder(parse_int=_parse_int).raw_decode
+_decode_strict: Decode = JSONDecoder(parse_constant=_reject_constant).raw_decode
 # Text that takes the place of an old item, by its number, or is new.
 _Piece: TypeAlias = tuple[int | None, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A member of an object or an element of an array, with its positions in the text."""
+def _render(container: Container, text: str, pieces: Iterable[_Piece]) -> str:
+    """Return the container with these pieces; consecutive old ones keep the text between them."""
+    parts, inserted, expected = [text[container.start]], list[str](), 0
+    for number, piece in pieces:
+        if number is None:
+            inserted.append(piece)
+            continue
+        between = _text_before(container, text, number) if number == expected else ", "
+        parts.append(between if len(parts) > 1 else _text_before(container, text, 0))
+        parts.append(", ".join([*inserted, piece]))
+        inserted, expected = [], number + 1
+    if inserted:
+        parts.append((", " if len(parts) > 1 else "") + ", ".join(inserted))
+    last = container.items[-1].end if container.items else container.start + 1
+    return "".join([*parts, text[last : container.end]])
 
-    start: int
-    value_start: int
-    end: int
-    value: Any
-    name: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class _Container:
-    """An object or an array, from its opening bracket to after the closing one, and its items."""
-
-    start: int
-    end: int
-    items: tuple[_Item, ...]
-
-    def render(self, text: str, pieces: Iterable[_Piece]) -> str:
-        """Return the container with these pieces; consecutive old ones keep the text between them."""
-        parts, inserted, expected = [text[self.start]], list[str](), 0
-        for number, piece in pieces:
-            if number is None:
-                inserted.append(piece)
-                continue
-            between = self._text_before(text, number) if number == expected else ", "
-            parts.append(between if len(parts) > 1 else self._text_before(text, 0))
-            parts.append(", ".join([*inserted, piece]))
-            inserted, expected = [], number + 1
-        if inserted:
-            parts.append((", " if len(parts) > 1 else "") + ", ".join(inserted))
-        last = self.items[-1].end if self.items else self.start + 1
-        return "".join([*parts, text[last : self.end]])
-
-    def _text_before(self, text: str, number: int) -> str:
-        start = self.items[number - 1].end if number else self.start + 1
-        return text[start : self.items[number].start]
+def _text_before(container: Container, text: str, number: int) -> str:
+    start = container.items[number - 1].end if number else container.start + 1
+    return text[start : container.items[number].start]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """The object in a body, and its text."""
+    """The object in a body, its text, and its large containers by their positions."""
 
     text: str
-    root: _Container
+    root: Container
+    large: Mapping[int, Container] = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -101,78 +88,101 @@ class JsonBody:
         Where a new value contains parts of the old one (the same objects), these keep their bytes.
         """
         pieces: list[_Piece] = [
-            (number, _render_member(self.text, item, item.value, changed))
+            (number, self._render_member(item, item.value, changed))
             for number, item in enumerate(self.root.items)
             if item.name not in without
         ]
         new = changed.keys() - {item.name for item in self.root.items}
         pieces += [(None, f"{json.dumps(name)}: {json.dumps(changed[name])}") for name in changed if name in new]
-        rendered = self.root.render(self.text, pieces)
+        rendered = _render(self.root, self.text, pieces)
         return (self.text[: self.root.start] + rendered + self.text[self.root.end :]).encode("utf-8")
 
+    def _render_member(self, item: Item, old: Any, changed: Mapping[str, Any]) -> str:
+        if item.name not in changed:
+            return self.text[item.start : item.end]
+        rendered = self._render_value(item.value_start, item.end, old, changed[item.name])
+        return self.text[item.start : item.value_start] + rendered
 
-def parse_body(raw: bytes, *, strict: bool = False) -> JsonBody:
+    def _render_value(self, at: int, end: int, old: Any, new: Any) -> str:
+        """Render a new value in place of the old one, which stands between `at` and `end`."""
+        text = self.text
+        if isinstance(old, str) and isinstance(new, str):
+            return _render_string(text[at:end], old, new)
+        if isinstance(old, str) and isinstance(new, Sequence):
+            return _render_messages(text[at:end], old, new)
+        if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
+            root = self.large.get(at) or _parse_array(text, at)
+            return _render(root, text, self._render_elements(root, old, new))
+        if _has_same_keys(old, new):
+            root = self.large.get(at) or _parse_object(text, at)
+            changed = {name: value for name, value in new.items() if value is not old[name]}
+            # Of several members with one name the last was read.
+            last_numbers = {item.name: number for number, item in enumerate(root.items)}
+            pieces = [
+                (
+                    number,
+                    self._render_member(item, old[item.name], changed if last_numbers[item.name] == number else {}),
+                )
+                for number, item in enumerate(root.items)
+            ]
+            return _render(root, text, pieces)
+        return json.dumps(new)
+
+    def _render_elements(self, root: Container, old: Sequence[Any], new: Sequence[Any]) -> list[_Piece]:
+        """Render the elements of a new array: old ones by their bytes, a changed one by those of its unchanged parts."""
+        numbers: dict[int, deque[int]] = {}
+        for number, value in enumerate(old):
+            # Several: null is one object wherever it stands.
+            numbers.setdefault(id(value), deque()).append(number)
+        reused = {number for value in new for number in numbers.get(id(value), ())}
+        pieces: list[_Piece] = []
+        next_number = 0
+        for value in new:
+            if positions := numbers.get(id(value)):
+                number = positions.popleft()
+                pieces.append((number, self.text[root.items[number].start : root.items[number].end]))
+                next_number = number + 1
+            elif next_number < len(old) and next_number not in reused and _has_same_keys(old[next_number], value):
+                item = root.items[next_number]
+                pieces.append((next_number, self._render_value(item.start, item.end, old[next_number], value)))
+                next_number += 1
+            else:
+                pieces.append((None, json.dumps(value)))
+        return pieces
+
+
+async def parse_body(raw: bytes, *, strict: bool = False) -> JsonBody:
     """Parse a body; raises InvalidInput if it is not a JSON object in UTF-8.
 
     A `strict` body has no NaN, Infinity, or integer too large to be parsed.
     """
-    try:
+    decode = _decode_strict if strict else _decode_lenient
+    with json_errors("a JSON object"):
         text = raw.decode("utf-8")
-        root = _parse_object(text, _skip_whitespace(text, 0), _decode_strict if strict else _decode_lenient)
-        if _skip_whitespace(text, root.end) != len(text):
-            raise ValueError("it continues after its end")
-        return JsonBody(text, root)
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
-    except RecursionError:
-        raise InvalidInput("the body is nested too deeply") from None
-    except ValueError as error:
-        raise InvalidInput(f"the body is not a JSON object: {error}") from None
-    except (StopIteration, IndexError):
-        raise InvalidInput("the body is not a JSON object: it ends too early") from None
+        start = skip_whitespace(text, 0)
+        if len(text) <= SMALL_CHARS:
+            root = _parse_object(text, start, decode)
+            if skip_whitespace(text, root.end) != len(text):
+                raise ValueError("it continues after its end")
+            return JsonBody(text, root)
+        if text[start] != "{":
+            raise ValueError(f"an object is expected at character {start}")
+        _, large = await parse_large(text, decode)
+        # A small object can have a lot of space around it.
+        return JsonBody(text, large.get(start) or _parse_object(text, start, decode), large)
 
 
-def _render_member(text: str, item: _Item, old: Any, changed: Mapping[str, Any]) -> str:
-    if item.name not in changed:
-        return text[item.start : item.end]
-    return text[item.start : item.value_start] + _render_value(text, item.value_start, old, changed[item.name])
-
-
-def _render_value(text: str, at: int, old: Any, new: Any) -> str:
-    """Render a new value in place of the old one, which starts at `at`."""
-    if isinstance(old, str) and isinstance(new, str):
-        return _render_string(text, at, old, new)
-    if isinstance(old, str) and isinstance(new, Sequence):
-        return _render_messages(text, at, old, new)
-    if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
-        root = _parse_array(text, at)
-        return root.render(text, _render_elements(text, root, old, new))
-    if _has_same_keys(old, new):
-        root = _parse_object(text, at)
-        changed = {name: value for name, value in new.items() if value is not old[name]}
-        # Of several members with one name the last was read.
-        last_numbers = {item.name: number for number, item in enumerate(root.items)}
-        pieces = [
-            (number, _render_member(text, item, old[item.name], changed if last_numbers[item.name] == number else {}))
-            for number, item in enumerate(root.items)
-        ]
-        return root.render(text, pieces)
-    return json.dumps(new)
-
-
-def _render_string(text: str, at: int, old: str, new: str) -> str:
+def _render_string(raw: str, old: str, new: str) -> str:
     """Render a new string; one that only grew keeps the bytes of the old one."""
-    end = scanstring(text, at + 1)[1]
     if old and new.startswith(old):
-        return text[at : end - 1] + json.dumps(new[len(old) :])[1:]
+        return raw[:-1] + json.dumps(new[len(old) :])[1:]
     if old and new.endswith(old):
-        return json.dumps(new[: -len(old)])[:-1] + text[at + 1 : end]
+        return json.dumps(new[: -len(old)])[:-1] + raw[1:]
     return json.dumps(new)
 
 
-def _render_messages(text: str, at: int, old: str, new: Sequence[Any]) -> str:
+def _render_messages(raw: str, old: str, new: Sequence[Any]) -> str:
     """Render a list that replaces a string; the message whose content it is now keeps the string's bytes."""
-    raw = text[at : scanstring(text, at + 1)[1]]
     rendered = []
     for each in new:
         if isinstance(each, dict) and each.get("content") is old:
@@ -183,72 +193,35 @@ def _render_messages(text: str, at: int, old: str, new: Sequence[Any]) -> str:
     return f"[{', '.join(rendered)}]"
 
 
-def _render_elements(text: str, root: _Container, old: Sequence[Any], new: Sequence[Any]) -> list[_Piece]:
-    """Render the elements of a new array: old ones by their bytes, a changed one by those of its unchanged parts."""
-    numbers: dict[int, deque[int]] = {}
-    for number, value in enumerate(old):
-        # Several: null is one object wherever it stands.
-        numbers.setdefault(id(value), deque()).append(number)
-    reused = {number for value in new for number in numbers.get(id(value), ())}
-    pieces: list[_Piece] = []
-    next_number = 0
-    for value in new:
-        if positions := numbers.get(id(value)):
-            number = positions.popleft()
-            pieces.append((number, text[root.items[number].start : root.items[number].end]))
-            next_number = number + 1
-        elif next_number < len(old) and next_number not in reused and _has_same_keys(old[next_number], value):
-            pieces.append((next_number, _render_value(text, root.items[next_number].start, old[next_number], value)))
-            next_number += 1
-        else:
-            pieces.append((None, json.dumps(value)))
-    return pieces
-
-
 def _has_same_keys(old: Any, new: Any) -> bool:
     return isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new)
 
 
-def _parse_object(text: str, at: int, decode: _Decode = _decode_lenient) -> _Container:
+def _parse_object(text: str, at: int, decode: Decode = _decode_lenient) -> Container:
     """Parse the object that starts here; raises ValueError, IndexError or StopIteration if none does."""
     if text[at] != "{":
         raise ValueError(f"an object is expected at character {at}")
-    start, items = at, list[_Item]()
-    at = _skip_whitespace(text, at + 1)
+    start, items = at, list[Item]()
+    at = skip_whitespace(text, at + 1)
     while text[at] != "}":
-        at = _expect(text, at, ",") if items else at
+        at = expect(text, at, ",") if items else at
         if text[at] != '"':
             raise ValueError(f"a name is expected at character {at}")
         name, after = scanstring(text, at + 1)
-        value_start = _expect(text, _skip_whitespace(text, after), ":")
+        value_start = expect(text, skip_whitespace(text, after), ":")
         value, end = decode(text, value_start)
-        items.append(_Item(at, value_start, end, value, name))
-        at = _skip_whitespace(text, end)
-    return _Container(start, at + 1, tuple(items))
+        items.append(Item(at, value_start, end, value, name))
+        at = skip_whitespace(text, end)
+    return Container(start, at + 1, tuple(items))
 
 
-def _parse_array(text: str, at: int) -> _Container:
+def _parse_array(text: str, at: int) -> Container:
     """Parse the array that starts here."""
-    start, items = at, list[_Item]()
-    at = _skip_whitespace(text, at + 1)
+    start, items = at, list[Item]()
+    at = skip_whitespace(text, at + 1)
     while text[at] != "]":
-        at = _expect(text, at, ",") if items else at
+        at = expect(text, at, ",") if items else at
         value, end = _decode_lenient(text, at)
-        items.append(_Item(at, at, end, value))
-        at = _skip_whitespace(text, end)
-    return _Container(start, at + 1, tuple(items))
-
-
-def _expect(text: str, at: int, mark: str) -> int:
-    if text[at] != mark:
-        raise ValueError(f"{mark!r} is expected at character {at}")
-    return _skip_whitespace(text, at + 1)
-
-
-def _skip_whitespace(text: str, at: int) -> int:
-    """Return the position after any whitespace."""
-    # The pattern is needed only for more than one space, which is rare.
-    if text[at : at + 1] not in _NO_OR_ONE_SPACE:
-        return at
-    space = _SPACE.match(text, at)
-    return space.end() if space else at
+        items.append(Item(at, at, end, value))
+        at = skip_whitespace(text, end)
+    return Container(start, at + 1, tuple(items))

@@ -73,7 +73,7 @@ class ChatCompletions:
         try:
             raw = await receive_body(receive, self._max_body)
             await self._throttle.acquire()
-            body = parse_body(raw)
+            body = await parse_body(raw)
             fields = body.fields
             headers, caller = headers_by_name(scope["headers"]), scope["state"][STATE_CALLER]
             options = parse_memory_options(fields, headers, self._defaults, caller=caller)
@@ -179,7 +179,7 @@ async def _relay_with_hits(send: Send, reply: UpstreamResponse, chat: ChatContex
         return
     try:
         hits = [hit_to_json(hit) for hit in chat.hits]
-        body = parse_body(recorder.pending_bytes).rewrite({"memory_hits": hits})
+        body = (await parse_body(recorder.pending_bytes)).rewrite({"memory_hits": hits})
         extra = chat.headers | {"content-length": str(len(body))}
         headers = headers_for_client(reply.headers, extra, drop=(b"content-length", b"content-encoding"))
     except InvalidInput:

@@ -22,7 +22,7 @@ _MAX_ITEMS = 20
 async def create(request: AsgiRequest) -> Json:
     """POST /v1/conversations"""
     body = await request.body()
-    fields = parse_json_object(body).fields if body.strip() else {}
+    fields = (await parse_json_object(body)).fields if body.strip() else {}
     items = [] if fields.get("items") is None else _parse_items(fields)
     scope, id = request.memory_options(fields).scope, make_id("conversation")
     created_at = now()
@@ -46,7 +46,7 @@ async def retrieve(request: AsgiRequest) -> Json:
 
 async def update(request: AsgiRequest) -> Json:
     """POST /v1/conversations/{id}"""
-    fields = parse_json_object(await request.body()).fields
+    fields = (await parse_json_object(await request.body())).fields
     scope = request.memory_options(fields).scope
     if "metadata" not in fields:
         raise BadRequest("Missing required parameter: 'metadata'.", param="metadata")
@@ -76,7 +76,7 @@ async def list_items(request: AsgiRequest) -> Json:
 
 async def create_items(request: AsgiRequest) -> Json:
     """POST /v1/conversations/{id}/items"""
-    fields = parse_json_object(await request.body()).fields
+    fields = (await parse_json_object(await request.body())).fields
     items = _parse_items(fields)
     scope = request.memory_options(fields).scope
     thread = await _load_thread(request, scope)

@@ -48,7 +48,7 @@ class _CreateCall:
 
 async def create(request: AsgiRequest) -> None:
     """Answer a request; a client that disconnects ends it."""
-    params = parse_response_params(await request.body())
+    params = await parse_response_params(await request.body())
     async with DisconnectWatcher(request.receive):
         await _create(request, params)
 

@@ -185,7 +185,7 @@ async def relay_response(
     if response is not None and isinstance(response.get("id"), str):
         await writer.store(response, upstream=upstream)
         if hits is not None:
-            body = parse_body(body).rewrite({"memory_hits": hits})
+            body = (await parse_body(body)).rewrite({"memory_hits": hits})
     await request.answer(buffered.status, body, headers)
 
 

@@ -67,17 +67,17 @@ class ResponseParams:
     thread_id: str
 
 
-def parse_json_object(raw: bytes) -> JsonBody:
+async def parse_json_object(raw: bytes) -> JsonBody:
     """Parse a body; raises BadRequest if it is not a JSON object."""
     try:
-        return parse_body(raw, strict=True)
+        return await parse_body(raw, strict=True)
     except InvalidInput as error:
         raise BadRequest(str(error), code="invalid_json") from None
 
 
-def parse_response_params(raw: bytes) -> ResponseParams:
+async def parse_response_params(raw: bytes) -> ResponseParams:
     """Parse a request; raises a BadRequest that names the invalid field."""
-    body = parse_json_object(raw)
+    body = await parse_json_object(raw)
     fields = body.fields
     model = fields.get("model")
     if not isinstance(model, str) or not model:

@@ -19,6 +19,7 @@ from recollect.model.messages import message_text
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Where, both
 from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
+from recollect.model.text import head_and_tail
 from recollect.model.turn import Role, Turn
 from recollect.observability.tracing import describe_error, format_traceback
 from recollect.read.as_of_queries import keyed_facts_as_of
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("recollect")
 _TIME_BUCKET_S = 300
+# How much is read of a conversation, and of a message: a longer search query is truncated as well.
+_MAX_READ_CHARS = 1 << 18
+_MAX_QUESTION_CHARS = 8_000
 _SUMMARIES: Filter = Where("category", Op.EQ, str(Category.SUMMARY))
 
 
@@ -125,6 +129,8 @@ async def _recall(
     result_cache: ResultCache | None,
     clock: StepTimer,
 ) -> RecallResult:
+    original = request.messages
+    request = replace(request, messages=_readable(original))
     question = last_question(request.messages)
     if not question:
         return _empty_result(request, clock, RecallOutcome.IGNORED, "the last user message has no text")
@@ -136,6 +142,7 @@ async def _recall(
     if lookup is not None:
         clock.mark("again")
         if lookup.answer is not None:
+            request = replace(request, messages=original)
             return _build_result(request, config, lookup.answer, _ConversationText(request.summary), clock)
     rewritten = await rewrite(
         request.messages, mode=config.rewrite, llm=llm, timeout_s=_rewrite_timeout_s(request, config)
@@ -157,8 +164,24 @@ async def _recall(
     answer = CachedAnswer(rewritten.query, tuple(hits), tuple(filter(None, notes)))
     if result_cache is not None and lookup is not None and not result.notes and not rewritten.llm_failed:
         result_cache.store(lookup, answer)
-    recalled = _build_result(request, config, answer, conversation, clock)
+    recalled = _build_result(replace(request, messages=original), config, answer, conversation, clock)
     return replace(recalled, candidates=result.candidates, failure=result.failure)
+
+
+def _readable(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the last messages, and the beginning and the end of long ones: what a question can refer to."""
+    readable: list[Mapping[str, Any]] = []
+    chars_left, is_cut = _MAX_READ_CHARS, False
+    for message in reversed(messages):
+        text = message_text(message.get("content")) if isinstance(message, Mapping) else ""
+        if len(text) > _MAX_QUESTION_CHARS:
+            text, is_cut = head_and_tail(text, _MAX_QUESTION_CHARS), True
+            message = {**message, "content": text}
+        chars_left -= len(text)
+        if chars_left < 0:
+            break
+        readable.append(message)
+    return readable[::-1] if is_cut or len(readable) < len(messages) else messages
 
 
 def _build_result(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recollect.aio.slices import TimeSlice
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings, NotFound, StaleVersion
 from recollect.ledger.types import Revision
@@ -113,7 +114,7 @@ async def remember(
     if received_at is None and has_turn_ids(messages):
         received_at = now()
     with span("recollect.listen"):
-        turns, redacted = normalize_turns(scope, messages, config.redactor)
+        turns, redacted = await normalize_turns(scope, messages, config.redactor)
         turns = await drop_forgotten_turns(scope.user, turns, deps.ledger)
     if not turns:
         return Appended()
@@ -125,7 +126,7 @@ async def remember(
     return replace(appended, redacted=redacted)
 
 
-def normalize_turns(
+async def normalize_turns(
     scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redactor: Redactor
 ) -> tuple[list[Turn], tuple[str, ...]]:
     """Return the turns of messages without secrets and injected context, and the kinds of the secrets.
@@ -134,8 +135,10 @@ def normalize_turns(
     """
     normalized: list[Turn] = []
     kinds: dict[str, None] = {}
+    time_slice = TimeSlice()
     for turn in parse_messages(scope, messages):
-        text, secrets = redactor.redact_turn_text(strip_context(turn.content))
+        await time_slice.pause()
+        text, secrets = await redactor.redact_turn_text(strip_context(turn.content))
         kinds |= dict.fromkeys(secrets)
         if text.strip():
             normalized.append(replace(turn, content=text))
@@ -341,7 +344,7 @@ async def add(
 ) -> Outcome:
     """Draft, redact and embed a memory, and add it or merge it with a similar one; the ledger resolves keys."""
     drafted = draft(scope, new.content, new.fields)
-    record, redacted = config.redactor.redact_record(drafted)
+    record, redacted = await config.redactor.redact_record(drafted)
     # A vector of the unredacted text would reveal what was redacted.
     vector = new.vector if record.content == drafted.content else None
     if vector is None:

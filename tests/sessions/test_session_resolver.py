@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,4 +213,4 @@ def test_only_messages_of_user_and_assistant_count() -> None:
         {"role": 3},
         assistant("c"),
     ]
-    assert [each.text for each in parse_session_messages(messages)] == ["a", "c"]
+    assert [each.text for each in asyncio.run(parse_session_messages(messages))] == ["a", "c"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,7 +116,7 @@ def test_other_values_are_unchanged(memory: Memory, write: WriteFunction) -> Non
 def test_at_least_95_percent_of_secrets_are_redacted() -> None:
     stored = missed = 0
     for _, text, secret in samples(5):
-        clean, _ = Redactor().redact_fields({"content": text, "metadata": {"note": text}})
+        clean, _ = asyncio.run(Redactor().redact_fields({"content": text, "metadata": {"note": text}}))
         stored += 1
         missed += secret in json.dumps(clean, ensure_ascii=False)
     assert stored >= 100

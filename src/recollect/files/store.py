@@ -162,7 +162,7 @@ class MemoryFiles:
             raise ToolFailed(f"There are {MAX_FILE_COUNT:,} files already: delete some, then create {path}")
         await self._check_parents(scope, key, original=path)
         await self._check_rate(scope)
-        record, secrets = self._redacting.redact_record(record)
+        record, secrets = await self._redacting.redact_record(record)
         if record.key != key:
             raise ToolFailed(f"Path {path} holds a secret ({', '.join(secrets)}); choose another")
         [vector] = await embed([record.content], embedder=self._embedder)
@@ -224,7 +224,7 @@ class MemoryFiles:
         async def write() -> tuple[str, tuple[str, ...]]:
             record = await self._file(scope, key, original=path)
             text = _check_text(edited(file_text(record)), path)
-            clean, secrets = self._redacting.redact_fields(file_fields(text, record.detail, by=by))
+            clean, secrets = await self._redacting.redact_fields(file_fields(text, record.detail, by=by))
             [vector] = await embed([clean["content"]], embedder=self._embedder)
             update = Update(record.id, clean, expected_version=record.version, vector=vector)
             await self._apply(scope, [update], by=by)
@@ -246,7 +246,7 @@ class MemoryFiles:
         changes: list[Change] = []
         for record in moved:
             key = check_path(target + (record.key or "")[len(source) :], original=new_original)
-            fields, secrets = self._redacting.redact_fields({"key": key})
+            fields, secrets = await self._redacting.redact_fields({"key": key})
             if secrets:
                 raise ToolFailed(f"Path {new_original} holds a secret ({', '.join(secrets)}); choose another")
             changes.append(Update(record.id, fields, expected_version=record.version))

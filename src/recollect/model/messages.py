@@ -7,6 +7,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+# More than any model reads. Larger conversations are not read by memory, so that nobody waits for it.
+MAX_MESSAGES = 4_000
+MAX_MESSAGE_CHARS = 4 << 20
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
@@ -18,6 +21,16 @@ def message_text(content: object) -> str:
         return ""
     parts = (part for part in content if isinstance(part, Mapping) and part.get("type", "text") in _TEXT_PARTS)
     return "\n".join(text for part in parts if isinstance(text := part.get("text"), str))
+
+
+def describe_excess(messages: Sequence[object]) -> str:
+    """Describe how messages exceed what memory reads of a conversation; empty if they do not."""
+    if len(messages) > MAX_MESSAGES:
+        return f"{len(messages):,} messages; the limit is {MAX_MESSAGES:,}: send fewer at a time"
+    chars = sum(len(message_text(each.get("content"))) for each in messages if isinstance(each, Mapping))
+    if chars > MAX_MESSAGE_CHARS:
+        return f"{chars:,} characters; the limit is {MAX_MESSAGE_CHARS:,}: send fewer at a time"
+    return ""
 
 
 def message_role(message: object) -> str:

@@ -42,6 +42,11 @@ def repair_text(text: str) -> str:
     return text
 
 
+def head_and_tail(text: str, chars: int) -> str:
+    """Return the text, or the beginning and the end of one that is longer than `chars`."""
+    return text if len(text) <= chars else f"{text[: chars // 2]}\n{text[-chars // 2 :]}"
+
+
 def validate_id(value: object, *, name: str) -> str:
     """Return the id; raise InvalidInput for control characters, which could forge log lines and keys."""
     if not isinstance(value, str):

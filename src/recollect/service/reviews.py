@@ -55,7 +55,7 @@ class ReviewService:
     async def propose(self, scope: Scope, content: str, fields: Mapping[str, Any], *, by: Author) -> Outcome:
         """Add a memory that is not used until a person approves it; `by.why` is the reason."""
         by = self._redactor.redact_author(by)
-        record, redacted = self._redactor.redact_record(draft(scope, content, fields))
+        record, redacted = await self._redactor.redact_record(draft(scope, content, fields))
         detail = {**record.detail, PROPOSED_BY: by.who, "review": by.why}
         [vector] = await embed([record.content], embedder=self._embedder)
         change = Add(replace(record, status=Status.REVIEW, detail=detail), vector)
@@ -88,7 +88,7 @@ class ReviewService:
     ) -> ReviewResult:
         """Change fields of a memory in review, without secrets; it stays in review."""
         record = await self._get_pending(scope, id, expected_version)
-        fields, redacted = self._redactor.redact_fields(validate_fields(fields), key=record.key)
+        fields, redacted = await self._redactor.redact_fields(validate_fields(fields), key=record.key)
         if not fields:
             raise InvalidInput("no field to change; pass at least one, such as content")
         if "detail" in fields and PROPOSED_BY in record.detail:

@@ -238,7 +238,7 @@ class Service:
             # A keyed fact without a text of its own reads "key: value".
             if "content" not in fields and record.content == f"{key}: {record.value}":
                 fields["content"] = f"{key}: {fields['value']}"
-        fields, redacted = self._redactor.redact_fields(fields, key=key)
+        fields, redacted = await self._redactor.redact_fields(fields, key=key)
         vector = None
         if "content" in fields:
             [vector] = await embed([fields["content"]], embedder=self._embedder)

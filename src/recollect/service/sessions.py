@@ -64,7 +64,7 @@ class SessionService:
     async def record_invocation(self, scope: Scope, invocation: Mapping[str, str]) -> None:
         """Add an agent's report of an invocation to a session, without secrets."""
         redactor = self._learning.redactor
-        clean = {name: redactor.redact_turn_text(text)[0] for name, text in invocation.items()}
+        clean = {name: (await redactor.redact_turn_text(text))[0] for name, text in invocation.items()}
         await lifecycle.record_invocation(scope, clean, self._deps)
 
     async def end_run(self, scope: Scope, run: RunRecord) -> tuple[Outcome, ...]:

@@ -98,7 +98,7 @@ class SpillJournal:
         mode: str | None = None,
     ) -> tuple[Turn, ...]:
         """Write the turns of messages to disk as the ledger would store them; raises as `append` does."""
-        turns, _ = normalize_turns(scope, messages, self._redactor)
+        turns, _ = await normalize_turns(scope, messages, self._redactor)
         if turns:
             await self.append([SpilledTurn.from_turn(turn, received_at, model=model, mode=mode) for turn in turns])
         return tuple(turns)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from recollect.aio.slices import TimeSlice
 from recollect.ledger.ledger import Ledger
 from recollect.model.messages import message_role, message_text
 from recollect.model.scope import Scope
-from recollect.model.text import normalise_invisible, repair_text
+from recollect.model.text import MAX_TEXT_BYTES, head_and_tail, normalise_invisible, repair_text
 from recollect.model.turn import Role, Turn
 from recollect.read.strip_context import strip_context
-from recollect.write.redact import redact
+from recollect.write.redact import redact, redact_in_slices
 
 
 def new_part_start(roles: Sequence[str]) -> int:
@@ -41,7 +42,7 @@ async def find_forgotten(user: str, messages: Sequence[tuple[str, str]], ledger:
     history = messages[: new_part_start([role for role, _ in messages])]
     if not history or not await ledger.has_tombstones(user):
         return frozenset()
-    spellings = [((role, text), (role, _as_stored(text))) for role, text in history]
+    spellings = [((role, text), (role, await _as_stored(text))) for role, text in history]
     matches = await ledger.tombstoned(user, {each for pair in spellings for each in pair})
     return frozenset(at for at, pair in enumerate(spellings) if not matches.isdisjoint(pair))
 
@@ -63,9 +64,9 @@ async def drop_forgotten_turns(user: str, turns: Sequence[Turn], ledger: Ledger)
     return [turn for at, turn in enumerate(turns) if at not in dropped]
 
 
-def _as_stored(text: str) -> str:
+async def _as_stored(text: str) -> str:
     """Return the text as the log has it when it is stored without secrets."""
-    return redact(normalise_invisible(repair_text(text))).text
+    return (await redact_in_slices(normalise_invisible(repair_text(text)))).text
 
 
 _SESSION_PREFIX = "chat-"
@@ -75,6 +76,11 @@ _MAX_RECENT_SESSIONS = 8
 _PAGE = 500
 _MAX_BRANCHES = 64
 _MAX_CACHED_LOGS = 4096
+# How far back the last turn of a session is looked for in a request that has only the end of a conversation.
+_MAX_NEW_MESSAGES = 200
+# How much is read of a long message to recognise it.
+_MAX_DIGEST_CHARS = 1 << 15
+_MAX_COMPARED_CHARS = 1 << 14
 _NOT_WORDS = re.compile(r"[\W_]+")
 _REDACTED = "[redacted"
 _SPEAKERS = frozenset(map(str, Role))
@@ -123,15 +129,16 @@ class SessionMatch:
         )
 
 
-def parse_session_messages(messages: Sequence[object]) -> tuple[SessionMessage, ...]:
+async def parse_session_messages(messages: Sequence[object]) -> tuple[SessionMessage, ...]:
     """Return the text messages of user and assistant, without recalled context."""
     parsed: list[SessionMessage] = []
-    mark = b""
+    mark, time_slice = b"", TimeSlice()
     for message in messages:
+        await time_slice.pause()
         role = message_role(message)
         if role not in _SPEAKERS or not isinstance(message, Mapping):
             continue
-        text = strip_context(message_text(message.get("content"))).strip()
+        text = strip_context(message_text(message.get("content"))[:MAX_TEXT_BYTES]).strip()
         if text:
             mark = _digest(mark, role, text)
             parsed.append(SessionMessage(role, text, mark, message))
@@ -163,9 +170,9 @@ class SessionResolver:
         self._logs: OrderedDict[Scope, SessionLog] = OrderedDict()
 
     @staticmethod
-    def guess(scope: Scope, messages: Sequence[object]) -> SessionMatch:
+    async def guess(scope: Scope, messages: Sequence[object]) -> SessionMatch:
         """Return the most likely match without the ledger: the messages after the last answer are new."""
-        parsed = parse_session_messages(messages)
+        parsed = await parse_session_messages(messages)
         if not parsed:
             return SessionMatch(scope=scope)
         session = scope if scope.session else _branch_scope(scope, parsed[0].mark)
@@ -173,7 +180,7 @@ class SessionResolver:
 
     async def resolve(self, scope: Scope, messages: Sequence[object]) -> SessionMatch:
         """Return the match of a request; a scope with a session stays in it."""
-        parsed = await self._mark_forgotten(scope.user, parse_session_messages(messages))
+        parsed = await self._mark_forgotten(scope.user, await parse_session_messages(messages))
         if not parsed:
             return SessionMatch(scope=scope)
         left = _without_forgotten(parsed)
@@ -272,7 +279,7 @@ class SessionResolver:
         for each in await self._ledger.conversations(scope.user, order="newest", limit=_MAX_RECENT_SESSIONS):
             if each.scope.project == scope.project and each.turn_count > 1:
                 tail = await self._last_turns(each.scope, each.turn_count)
-                at = _end_index(tail, messages)
+                at = await _end_index(tail, messages)
                 if at is not None:
                     return _match_after(each.scope, tail, messages, at)
         return None
@@ -284,7 +291,7 @@ class SessionResolver:
         last = messages[-1].mark
         if not tail:
             return SessionMatch(scope=scope, new=_storable(messages), last=last)
-        at = _end_index(tail, messages)
+        at = await _end_index(tail, messages)
         if at is None and len(tail) > 1 and tail[1].role is Role.ASSISTANT and _is_same(tail[0], messages[-1]):
             # A repeated last question: its answer may differ.
             answer = _digest(last, Role.ASSISTANT, tail[1].content.strip())
@@ -316,12 +323,13 @@ class SessionResolver:
         turns: list[Turn] = []
         while page := await self._ledger.turns(scope, after=turns[-1].position if turns else 0, limit=_PAGE):
             turns += page
-        marks, mark = [], b""
-        pairs = list(_align(turns, messages))
+        marks, mark, time_slice = [], b"", TimeSlice()
+        pairs = await _align(turns, messages)
         for turn, each in pairs:
             mark = each.mark
             marks.append((mark, turn.id))
         for turn in turns[len(pairs) :]:
+            await time_slice.pause()
             mark = _digest(mark, turn.role, turn.content.strip())
             marks.append((mark, turn.id))
         log = SessionLog(count, tuple(marks))
@@ -338,7 +346,7 @@ class SessionResolver:
 
 
 def _digest(before: bytes, role: str, text: str) -> bytes:
-    words = " ".join(text.split())
+    words = " ".join(head_and_tail(text, _MAX_DIGEST_CHARS).split())
     return blake2b(before + f"{role}\0{words}".encode(errors="replace"), digest_size=_DIGEST_BYTES).digest()
 
 
@@ -380,21 +388,24 @@ def _overlap(log: SessionLog, messages: Sequence[SessionMessage]) -> SessionOver
     return SessionOverlap(turns, at, turn_id)
 
 
-def _align(turns: Sequence[Turn], messages: Sequence[SessionMessage]) -> Iterable[tuple[Turn, SessionMessage]]:
-    """Yield matching turns and messages up to the first difference, skipping forgotten messages."""
-    left = iter(turns)
-    turn = next(left, None)
+async def _align(turns: Sequence[Turn], messages: Sequence[SessionMessage]) -> list[tuple[Turn, SessionMessage]]:
+    """Return matching turns and messages up to the first difference, skipping forgotten messages."""
+    pairs: list[tuple[Turn, SessionMessage]] = []
+    time_slice = TimeSlice()
     for each in messages:
-        if turn is not None and _is_same(turn, each):
-            yield turn, each
-            turn = next(left, None)
+        await time_slice.pause()
+        if len(pairs) < len(turns) and _is_same(turns[len(pairs)], each):
+            pairs.append((turns[len(pairs)], each))
         elif not each.forgotten:
-            return
+            break
+    return pairs
 
 
-def _end_index(tail: Sequence[Turn], messages: Sequence[SessionMessage]) -> int | None:
+async def _end_index(tail: Sequence[Turn], messages: Sequence[SessionMessage]) -> int | None:
     """Return how many messages lead up to the last two turns of a session; None if they do not occur."""
-    for at in range(len(messages) - 1, -1, -1):
+    time_slice = TimeSlice()
+    for at in range(len(messages) - 1, max(-1, len(messages) - 1 - _MAX_NEW_MESSAGES), -1):
+        await time_slice.pause()
         before = len(tail) < 2 or at == 0 or _is_same(tail[-2], messages[at - 1])
         if tail and before and _is_same(tail[-1], messages[at]):
             return at + 1
@@ -418,6 +429,16 @@ def _is_same(turn: Turn, message: SessionMessage) -> bool:
         return False
     if turn.content == message.text:
         return True
-    text = redact(message.text).text if _REDACTED in turn.content else message.text
-    words = _NOT_WORDS.sub("", text)
-    return bool(words) and _NOT_WORDS.sub("", turn.content) == words
+    is_redacted = _REDACTED in turn.content
+    if len(turn.content) <= _MAX_COMPARED_CHARS and len(message.text) <= _MAX_COMPARED_CHARS:
+        words = _words(message.text, redacts=is_redacted)
+        return bool(words) and _words(turn.content) == words
+    # Of long texts only the beginnings and the ends are compared. A secret changes where they are cut.
+    part, words_part = _MAX_COMPARED_CHARS // 4, _MAX_COMPARED_CHARS // 16
+    heads = _words(turn.content[:part]), _words(message.text[:part], redacts=is_redacted)
+    tails = _words(turn.content[-part:]), _words(message.text[-part:], redacts=is_redacted)
+    return len({each[:words_part] for each in heads}) == 1 and len({each[-words_part:] for each in tails}) == 1
+
+
+def _words(text: str, *, redacts: bool = False) -> str:
+    return _NOT_WORDS.sub("", redact(text).text if redacts else text)

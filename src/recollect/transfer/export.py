@@ -173,7 +173,7 @@ async def import_session(session: Conversation, *, ledger: Ledger, redactor: Red
     if current.turn_count > session.turn_count:
         state = _session_state(current)
     else:
-        summary, _ = redactor.redact_turn_text(session.summary) if session.summary else ("", ())
+        summary, _ = await redactor.redact_turn_text(session.summary) if session.summary else ("", ())
         state = {
             **_session_state(session),
             "learned_to": min(session.learned_to, current.turn_count),
@@ -182,7 +182,7 @@ async def import_session(session: Conversation, *, ledger: Ledger, redactor: Red
         }
     clean = [
         {
-            name: redactor.redact_turn_text(text)[0] if isinstance(text, str) and text else text
+            name: (await redactor.redact_turn_text(text))[0] if isinstance(text, str) and text else text
             for name, text in each.items()
         }
         for each in session.invocations

@@ -124,7 +124,7 @@ async def drop_existing(records: Iterable[MemoryRecord], *, ledger: Ledger, reda
         existing_ids = {record.id for record in await ledger.get(Scope(user), list(named))}
         for id, record in named.items():
             if id not in existing_ids:
-                screened, kinds = redactor.redact_record(record)
+                screened, kinds = await redactor.redact_record(record)
                 new.append(screened)
                 redacted += bool(kinds)
     return NewRecords(tuple(new), count - len(new), redacted)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from recollect.model.change import Author, HistoryEntry
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
+from recollect.model.text import head_and_tail
 from recollect.model.turn import Conversation, Turn
 
+MAX_TURN_CHARS = 1 << 15
 # The range of turns in the batch id of history; entries of earlier versions have it in the reason instead.
 _BATCH_RANGE = re.compile(r"-turns-(\d+)-(\d+)$")
 _REASON_RANGE = re.compile(r"^turns (\d+) to (\d+)$")
@@ -28,6 +30,19 @@ class Batch:
     context: tuple[Turn, ...] = ()
     memories: tuple[MemoryRecord, ...] = ()
     retry: bool = False
+
+    @property
+    def chars(self) -> int:
+        """The number of characters in all turns."""
+        return sum(len(turn.content) for turn in (*self.turns, *self.context))
+
+    def shortened(self) -> Batch:
+        """Return the batch with only the beginning and the end of long turns, which is what extraction reads."""
+        turns, context = (
+            tuple(replace(turn, content=head_and_tail(turn.content, MAX_TURN_CHARS)) for turn in each)
+            for each in (self.turns, self.context)
+        )
+        return replace(self, turns=turns, context=context)
 
     def author(self, who: str) -> Author:
         """Return the author of the changes; its batch id contains the range of turns, which undo reads."""

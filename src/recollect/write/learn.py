@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recollect.aio.slices import run_off_loop
 from recollect.deps import Deps
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.ledger import quota_exceeded_reason
@@ -20,7 +21,6 @@ from recollect.model.change import Add, Author, Change, ModelUsage, Update, Vect
 from recollect.model.query import matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Turn
 from recollect.model.usage import LlmQuota
 from recollect.observability.tracing import span
 from recollect.write.ask_llm import record_cost_on_error
@@ -66,12 +66,14 @@ async def extract_changes(
     scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
 ) -> tuple[ExtractedChanges, dict[str, Any]]:
     """Return the changes for a batch of turns, and a report, which becomes the result of the job."""
-    screened = screen(batch.turns, before=batch.context)
+    batch = batch.shortened()
+    screened = await run_off_loop(lambda: screen(batch.turns, before=batch.context), chars=batch.chars)
     reason = screened.reason if batch.turns else "all turns were processed before"
     report: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
     if not screened.has_content:
         return ExtractedChanges(), report
-    batch = replace(batch, turns=tuple(screened.turns), context=tuple(screen(batch.context).turns))
+    context = await run_off_loop(lambda: screen(batch.context), chars=batch.chars)
+    batch = replace(batch, turns=tuple(screened.turns), context=tuple(context.turns))
     with span("recollect.extract") as traced:
         batch, extraction, method = await _extract(scope, batch, deps, config)
         usage = extraction.cost.usage(scope.user, "extract")
@@ -103,14 +105,16 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
     if method == "llm" and (quota_reason := await quota_exceeded_reason(deps.ledger, scope.user, config.allowance)):
         method = f"selector, since {quota_reason}"
     if deps.chat is None or method != "llm":
-        return batch, _select(batch.turns, config), method
+        return batch, await _select(batch, config), method
     # The selector was trained on statements about the user, so it cannot judge documents and tasks.
     may_skip_llm = config.ask_threshold > 0 and config.mode in ("chat", "profile")
-    if may_skip_llm and not may_contain_facts(batch.turns, threshold=config.ask_threshold):
+    if may_skip_llm and not await run_off_loop(
+        lambda: may_contain_facts(batch.turns, threshold=config.ask_threshold), chars=batch.chars
+    ):
         reason = "no statement is worth remembering; the LLM was not asked"
         return batch, Extraction(rejected=(reason,)), method
     if config.small:
-        selected = _select(batch.turns, config)
+        selected = await _select(batch, config)
         extraction = await extract_with_small_model(
             batch.turns, selected, chat=deps.chat, mode=config.mode, limits=config.limits
         )
@@ -120,12 +124,12 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
     return batch, extraction, method
 
 
-def _select(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
+async def _select(batch: Batch, config: ExtractionConfig) -> Extraction:
     """Return the facts that the built-in selector finds and the limits admit."""
     limits = config.limits
     facts = [
         fact
-        for fact in select_facts(turns)
+        for fact in await run_off_loop(lambda: select_facts(batch.turns), chars=batch.chars)
         if fact.importance >= limits.min_importance and fact.confidence >= limits.min_confidence
     ]
     return Extraction(facts=tuple(facts))

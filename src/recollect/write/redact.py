@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.aio.slices import run_at_once, run_in_slices
 from recollect.errors import InvalidInput
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord
@@ -19,11 +20,14 @@ from recollect.model.text import normalise_invisible, repair_text
 from recollect.write.operations import ExtractedFact
 from recollect.write.secret_detectors import PasswordDetector, find_account_numbers, may_contain_account_numbers
 
+T = TypeVar("T")
+_Steps: TypeAlias = Generator[None, None, T]
 _MARK_FORMAT = "[redacted: {kind}]"
 # The rest of a key after its prefix.
 _KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
 # A text without a word of this length contains no key.
 _MIN_KEY_CHARS = 16
+_WHITESPACE = re.compile(r"\s")
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile(r"\d")
 # "process.env.TOKEN_2", "my-secret-key": names of secrets consist of words and numbers.
 _BETWEEN_PARTS = re.compile(r"[_./~+-]++")
@@ -55,7 +59,57 @@ class _SecretRule:
 
 
 def redact(text: str) -> Redacted:
-    """Return the text without secrets.
+    """Return the text without secrets."""
+    return run_at_once(_redact_steps(text))
+
+
+async def redact_in_slices(text: str) -> Redacted:
+    """Return a text of any length without secrets; other requests run meanwhile."""
+    return await run_in_slices(_redact_steps(text))
+
+
+# Longer texts are redacted in pieces, and a piece whose end is a secret is made longer, up to a maximum.
+_PIECE_CHARS = 1 << 12
+_MAX_PIECE_CHARS = 1 << 14
+# So many characters at the end of a piece, if they hold no secret, are redacted again with the next one, so that
+# every secret is seen with the words around it.
+_OVERLAPS = (512, 256, 128, 64)
+
+
+def _redact_steps(text: str, normalise: Callable[[str], str] = str) -> _Steps[Redacted]:
+    """Return the normalised text without secrets, or else the text as it is; yields between pieces."""
+    if len(text) <= _PIECE_CHARS:
+        redacted = _redact_piece(normalise(text))
+        return redacted if redacted.kinds else Redacted(text)
+    parts, kinds, start, size = list[str](), list[str](), 0, _PIECE_CHARS
+    while start < len(text):
+        piece = text[start : start + size]
+        plain = normalise(piece)
+        redacted = _redact_piece(plain)
+        yield
+        is_last = start + size >= len(text)
+        overlap = 0 if is_last else _overlap(piece, plain, redacted.text)
+        if not is_last and not overlap and size < _MAX_PIECE_CHARS:
+            size *= 2
+            continue
+        parts.append(redacted.text[: len(redacted.text) - overlap])
+        kinds += redacted.kinds
+        start, size = start + len(piece) - overlap, _PIECE_CHARS
+    return Redacted("".join(parts), tuple(kinds)) if kinds else Redacted(text)
+
+
+def _overlap(piece: str, plain: str, redacted: str) -> int:
+    """Return how many unchanged characters at the end of a piece to redact again; they begin with a space."""
+    for chars in _OVERLAPS:
+        end = plain[-chars:]
+        if piece.endswith(end) and redacted.endswith(end):
+            space = _WHITESPACE.search(end)
+            return len(end) - space.start() if space else 0
+    return 0
+
+
+def _redact_piece(text: str) -> Redacted:
+    """Return a text without secrets.
 
     Secrets with a known form are replaced first, since their kind is more specific than the name before them.
     """
@@ -173,75 +227,87 @@ class Redactor:
     memories: bool = True
     turns: bool = True
 
-    def redact_record(self, record: MemoryRecord) -> tuple[MemoryRecord, tuple[str, ...]]:
+    async def redact_record(self, record: MemoryRecord) -> tuple[MemoryRecord, tuple[str, ...]]:
         """Redact a memory or a turn."""
         if not (self.turns if record.category is Category.TURN else self.memories):
             return record, ()
-        clean, kinds = self._redact_values({name: getattr(record, name) for name in _REDACTED_FIELDS}, None)
+        fields = {name: getattr(record, name) for name in _REDACTED_FIELDS}
+        clean, kinds = await run_in_slices(_redact_fields(fields, None))
         return (replace(record, **clean), kinds) if kinds else (record, ())
 
-    def redact_fields(
+    async def redact_fields(
         self, fields: Mapping[str, Any], *, key: str | None = None
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Redact validated fields; `key` names the value if the fields have no key."""
-        return self._redact_values(fields, key) if self.memories else (dict(fields), ())
+        return await run_in_slices(_redact_fields(fields, key)) if self.memories else (dict(fields), ())
 
-    def redact_turn_text(self, text: str) -> tuple[str, tuple[str, ...]]:
+    async def redact_turn_text(self, text: str) -> tuple[str, tuple[str, ...]]:
         """Redact the text of a turn."""
-        return _redact_normalized(text) if self.turns else (text, ())
+        if not self.turns:
+            return text, ()
+        redacted = await run_in_slices(_redact_normalized(text))
+        return redacted.text, redacted.kinds
 
     def redact_author(self, by: Author) -> Author:
         """Redact the reason of an author."""
-        return replace(by, why=_redact_normalized(by.why)[0]) if by.why and self.memories else by
-
-    def _redact_values(self, fields: Mapping[str, Any], key: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-        values = {name: fields[name] for name in _REDACTED_FIELDS if fields.get(name)}
-        names = {"value": fields.get("key") or key or ""}
-        kinds: list[str] = []
-        try:
-            clean = {name: _redact_value(value, kinds, name=names.get(name, "")) for name, value in values.items()}
-        except RecursionError:
-            raise InvalidInput("`metadata` and `detail` are nested too deeply; make them flatter") from None
-        return ({**fields, **clean}, tuple(dict.fromkeys(kinds))) if kinds else (dict(fields), ())
+        return replace(by, why=run_at_once(_redact_normalized(by.why)).text) if by.why and self.memories else by
 
 
-def _redact_normalized(text: str) -> tuple[str, tuple[str, ...]]:
+def _redact_fields(fields: Mapping[str, Any], key: str | None) -> _Steps[tuple[dict[str, Any], tuple[str, ...]]]:
+    values = {name: fields[name] for name in _REDACTED_FIELDS if fields.get(name)}
+    names = {"value": fields.get("key") or key or ""}
+    kinds: list[str] = []
+    clean: dict[str, Any] = {}
+    try:
+        for name, value in values.items():
+            clean[name] = yield from _redact_value(value, kinds, name=names.get(name, ""))
+    except RecursionError:
+        raise InvalidInput("`metadata` and `detail` are nested too deeply; make them flatter") from None
+    return ({**fields, **clean}, tuple(dict.fromkeys(kinds))) if kinds else (dict(fields), ())
+
+
+def _redact_normalized(text: str) -> _Steps[Redacted]:
     """Redact a text, also secrets that invisible characters split; a text without secrets is unchanged."""
-    redacted = redact(normalise_invisible(text))
-    return (redacted.text, redacted.kinds) if redacted.kinds else (text, ())
+    return _redact_steps(text, normalise_invisible)
 
 
-def _redact_value(value: Any, kinds: list[str], *, name: str = "") -> Any:
+def _redact_value(value: Any, kinds: list[str], *, name: str = "") -> _Steps[Any]:
     match value:
         case str():
-            return _redact_named_text(value, kinds, name)
+            return (yield from _redact_named_text(value, kinds, name))
         case Mapping():
-            return {
-                _redact_named_text(str(each), kinds, ""): _redact_value(item, kinds, name=each)
-                for each, item in value.items()
-            }
+            clean = {}
+            for each, item in value.items():
+                clean_name = yield from _redact_named_text(str(each), kinds, "")
+                clean[clean_name] = yield from _redact_value(item, kinds, name=each)
+                yield
+            return clean
         case list() | tuple():
-            return type(value)([_redact_value(each, kinds, name=name) for each in value])
+            items = []
+            for each in value:
+                items.append((yield from _redact_value(each, kinds, name=name)))
+                yield
+            return type(value)(items)
         case bool():
             return value
         case int() if value >= _MIN_NUMBER or (name and _is_secret_name(name)):
-            text = _redact_named_text(str(value), kinds, name)
+            text = yield from _redact_named_text(str(value), kinds, name)
             return value if text == str(value) else text
     return value
 
 
-def _redact_named_text(text: str, kinds: list[str], name: str) -> str:
+def _redact_named_text(text: str, kinds: list[str], name: str) -> _Steps[str]:
     is_named_secret = bool(name) and _is_secret_name(name)
     if not is_named_secret and _PLAIN_WORD.fullmatch(text):
         return text
     labelled = f"{name}: {text}" if is_named_secret else text
     start = len(labelled) - len(text)
-    redacted, new_kinds = _redact_normalized(labelled)
-    if new_kinds and not redacted.startswith(labelled[:start]):
+    redacted = yield from _redact_normalized(labelled)
+    if redacted.kinds and not redacted.text.startswith(labelled[:start]):
         # The name itself is a secret, so it tells nothing about the value.
-        start, (redacted, new_kinds) = 0, _redact_normalized(text)
-    kinds += new_kinds
-    return redacted[start:] if new_kinds else text
+        start, redacted = 0, (yield from _redact_normalized(text))
+    kinds += redacted.kinds
+    return redacted.text[start:] if redacted.kinds else text
 
 
 @erasable_cache(1024)
@@ -256,7 +322,6 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 # The minimum words of a clause that states more than a secret: without a secret in it, and with one.
 _MIN_WORDS = 3
 _MIN_CONTENT_WORDS = 2
-_REDACTOR = Redactor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +359,7 @@ def is_only_secret(text: str) -> bool:
 def _redact_fact(fact: ExtractedFact) -> ExtractedFact:
     content = normalise_invisible(fact.content).strip()
     value = normalise_invisible(fact.value).strip() if fact.value else fact.value
-    fields, kinds = _REDACTOR.redact_fields({"content": content, "key": fact.key, "value": value})
+    fields, kinds = run_at_once(_redact_fields({"content": content, "key": fact.key, "value": value}, None))
     if kinds and (fields["value"] != value or fields["key"] != fact.key):
         # A redacted value is useless as a keyed fact.
         fields |= {"key": None, "value": None}

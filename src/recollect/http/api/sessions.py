@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from recollect.http.api.idempotency import IdempotencyKey, idempotent, with_turn_ids
 from recollect.http.api.operations import JobResponse
@@ -27,6 +28,7 @@ from recollect.http.api.schemas import (
 from recollect.http.auth.caller import CallerDep
 from recollect.http.params import Id, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
+from recollect.model.messages import describe_excess
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros
 from recollect.model.turn import Conversation, Turn
@@ -46,7 +48,15 @@ class MessageBody(BaseModel):
     timestamp: str | float | None = Field(default=None, description="When it was said; by default now.")
 
 
-Messages = str | list[MessageBody]
+def _check_volume(messages: str | list[MessageBody]) -> str | list[MessageBody]:
+    sized = [messages] if isinstance(messages, str) else messages
+    contents = [{"content": each if isinstance(each, str) else each.content} for each in sized]
+    if excess := describe_excess(contents):
+        raise PydanticCustomError("TooLarge", "{message}", {"message": f"must not have {excess}"})
+    return messages
+
+
+Messages = Annotated[str | list[MessageBody], AfterValidator(_check_volume)]
 
 
 class RememberBody(StrictModel):

@@ -129,7 +129,7 @@ class JsonBody:
         return json.dumps(new)
 
     def _render_elements(self, root: Container, old: Sequence[Any], new: Sequence[Any]) -> list[_Piece]:
-        """Render the elements of a new array: old ones by their bytes, a changed one by those of its unchanged parts."""
+        """Render the elements of a new array: old ones by their bytes, a changed one by those of its old parts."""
         numbers: dict[int, deque[int]] = {}
         for number, value in enumerate(old):
             # Several: null is one object wherever it stands.

@@ -93,6 +93,7 @@ class ChatCompletions:
             # Invalid messages are left to the upstream to refuse, without memory.
             options, messages = MemoryOptions(scope=options.scope, reads=False, writes=False), []
         chat = await self._memory.begin(options, messages)
+        options = chat.options
         # While the upstream works, so that nobody waits for the disk; done before the first byte is relayed. As a
         # task of its own it continues if the client leaves.
         storing = self._memory.tasks.start(self._memory.store_user_turns(chat)) if options.writes else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from recollect.http.health import HealthMonitor
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
 from recollect.model.ids import new_id
+from recollect.model.messages import describe_excess
 from recollect.model.result import Hit, RecallOutcome, RecallResult
 from recollect.model.times import now
 from recollect.model.turn import Role
@@ -20,6 +22,8 @@ from recollect.service.extractive_answer import RequestMemory
 from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch, SessionResolver
 from recollect.sessions.step_output import has_history
+
+_log = logging.getLogger("recollect")
 
 
 def hit_to_json(hit: Hit) -> dict[str, Any]:
@@ -105,13 +109,18 @@ class ChatMemory:
         chat = ChatContext(options, messages, SessionMatch(scope=scope))
         if not options.reads and not options.writes:
             return chat
+        if excess := describe_excess(messages):
+            _log.warning("a chat is forwarded without memory: it has %s", excess)
+            chat.options = replace(options, reads=False, writes=False)
+            chat.degraded_reason = "too_large"
+            return chat
         chat.health_reason = self._health.reason if self._health else ""
         # A slow LLM must not take the time of the stores: they would seem to be down.
         rewrite_until = asyncio.get_running_loop().time() + self._memory.max_delay_s
         result = await self._memory.read(lambda service: self._recall(service, chat, rewrite_until))
         if isinstance(result, Degraded):
             chat.degraded_reason = result.reason
-            chat.session_match = SessionResolver.guess(scope, messages)
+            chat.session_match = await SessionResolver.guess(scope, messages)
             return chat
         chat.session_resolver, chat.session_match, chat.recall_result = result
         chat.turn_id = chat.session_match.turn_id

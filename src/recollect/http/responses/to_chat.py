@@ -39,8 +39,9 @@ def to_messages(items: Sequence[Mapping[str, Any]]) -> list[IndexedMessage]:
         elif kind in _CALLS:
             last = indexed.pop() if indexed and indexed[-1].message["role"] == "assistant" else None
             message: Json = last.message if last else {"role": "assistant", "content": None}
-            calls = [*message.get("tool_calls", ()), _to_tool_call(item)]
-            indexed.append(IndexedMessage({**message, "tool_calls": calls}, last.item_index if last else at))
+            # In place: a message may have thousands of calls.
+            message.setdefault("tool_calls", []).append(_to_tool_call(item))
+            indexed.append(IndexedMessage(message, last.item_index if last else at))
         elif kind in _OUTPUTS:
             message = {
                 "role": "tool",

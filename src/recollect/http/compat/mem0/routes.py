@@ -59,7 +59,7 @@ from recollect.http.routing import Router, check_query_names
 from recollect.model.arguments import parse_messages
 from recollect.model.job import JobState
 from recollect.model.memory import MemoryRecord, Trust
-from recollect.model.messages import message_role, message_text
+from recollect.model.messages import describe_excess, message_role, message_text
 from recollect.model.query import Filter, Listing, Op, both, where
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
@@ -142,6 +142,8 @@ async def add(ctx: ContextDep, body: Mem0Add) -> Mem0Added:
 
 async def _learn(ctx: Context, names: Mapping[str, str], body: Mem0Add, fields: Mapping[str, Any]) -> Mem0Added:
     scope, messages = entity_scope(names, ctx.caller), parse_messages(body.messages)
+    if excess := describe_excess(messages):
+        raise InvalidInput(f"`messages` must not have {excess}")
     if body.timestamp is not None:
         messages = tuple({"timestamp": fields["occurred_at"], **message} for message in messages)
     result = await ctx.service.remember(scope, messages, by=ctx.caller.author(), wait_s=LEARN_S)

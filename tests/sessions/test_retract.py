@@ -10,10 +10,11 @@ import pytest
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import Conflict
+from recollect.model.change import Author, ConversationUpdate
 from recollect.model.memory import Category
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.model.turn import Turn
+from recollect.model.turn import Conversation, Turn
 from recollect.sessions.step_output import StepOutput, ensure_unchanged
 
 HERE = Scope("ann", "", "monday")
@@ -120,3 +121,24 @@ async def test_a_summary_whose_turns_were_all_forgotten_returns_with_the_next_tu
     [summary] = await summaries()
     assert "Honolulu" in summary
     assert "epilepsy" not in summary
+
+
+async def test_a_turn_is_forgotten_although_another_writer_is_always_first(memory: AsyncMemory) -> None:
+    turns = await talk(memory)
+    service = await memory.service()
+    ledger, read = service.responses, service.responses.conversation
+    writes = 0
+
+    async def read_before_another_writer(scope: Scope) -> Conversation:
+        nonlocal writes
+        conversation = await read(scope)
+        writes += 1
+        update = ConversationUpdate(scope, {"metadata": {**conversation.metadata, "other": writes}})
+        await ledger.apply(scope, [], by=Author("other"), effects=[update])
+        return conversation
+
+    ledger.conversation = read_before_another_writer  # type: ignore[method-assign]
+    await memory.delete(turns[1].id, user_id="ann")
+    ledger.conversation = read  # type: ignore[method-assign]
+    assert writes > 5
+    assert not [text for text in await derived_texts(memory) if "epilepsy" in text]

@@ -434,4 +434,5 @@ class SpillReplay:
                 received_at=min(each.received_at for each in batch),
                 model=first.model,
                 mode=first.mode,
+                is_redacted=True,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -23,8 +24,9 @@ from recollect.write.embed import embed_changes
 from recollect.write.triggers import job_key
 
 _TurnRange: TypeAlias = tuple[int, int]
-_MAX_TRIES = 5
+_MAX_TRIES = 20
 _PAGE = 1000
+_log = logging.getLogger("recollect")
 
 
 async def retract_turns(records: Collection[MemoryRecord], deps: Deps) -> None:
@@ -39,14 +41,16 @@ async def retract_turns(records: Collection[MemoryRecord], deps: Deps) -> None:
     for scope, positions in by_session.items():
         for tries_left in range(_MAX_TRIES - 1, -1, -1):
             try:
-                await _retract(scope, positions, deps)
+                # The last try overwrites what others wrote: nothing forgotten may stay in a summary.
+                await _retract(scope, positions, deps, is_forced=not tries_left)
                 break
-            except Conflict:
+            except Conflict as error:
+                # The turns are forgotten already, so this must not fail.
                 if not tries_left:
-                    raise
+                    _log.error("a summary may still repeat forgotten turns, summarise the session: %s", error)
 
 
-async def _retract(scope: Scope, positions: Collection[int], deps: Deps) -> None:
+async def _retract(scope: Scope, positions: Collection[int], deps: Deps, *, is_forced: bool) -> None:
     conversation = await deps.ledger.conversation(scope)
     if not conversation.turn_count:
         return
@@ -62,7 +66,8 @@ async def _retract(scope: Scope, positions: Collection[int], deps: Deps) -> None
         **fields.get("metadata", {}),
         RETRACTIONS: retraction_count(conversation) + 1,
     }
-    update = ConversationUpdate(scope, {**fields, "metadata": metadata}, conversation.version)
+    version = None if is_forced else conversation.version
+    update = ConversationUpdate(scope, {**fields, "metadata": metadata}, version)
     effects: list[Effect] = [update, *(EnqueueJob(scope, job) for job in jobs)]
     embedded = await embed_changes(changes, embedder=deps.embedder)
     await deps.ledger.apply(scope, embedded, by=Author(SESSION_AUTHOR, "turns were forgotten"), effects=effects)

@@ -424,10 +424,10 @@ def test_recording_a_long_answer_takes_little_memory() -> None:
     tracemalloc.start()
     try:
         for number in range(count):
-            recorder.feed(event(f" {number:05}"))
+            asyncio.run(recorder.feed(event(f" {number:05}")))
         stored, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    text = recorder.text()
+    text = asyncio.run(recorder.text())
     assert (len(text), text[:12]) == (6 * count, " 00000 00001")
     assert stored < 3 * len(text)

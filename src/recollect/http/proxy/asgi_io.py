@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
@@ -143,14 +143,17 @@ def find_refusal(scope: Scope, upstream: Upstream, reply: UpstreamResponse) -> t
 
 
 async def relay(
-    send: Send, reply: UpstreamResponse, headers: Sequence[Header], record: Callable[[bytes], None] | None = None
+    send: Send,
+    reply: UpstreamResponse,
+    headers: Sequence[Header],
+    record: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> None:
     """Send a reply to the client as it arrives, byte for byte; `record` sees each piece first."""
     await send(response_start(reply.status, headers))
     try:
         async for chunk in reply.chunks():
             if record is not None:
-                record(chunk)
+                await record(chunk)
             await send(response_body(chunk, more=True))
         await send(response_body(b"", more=False))
     except UpstreamBroken as error:

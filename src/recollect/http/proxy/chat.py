@@ -39,9 +39,9 @@ from recollect.http.proxy.memory_options import (
     MemoryOptions,
     parse_memory_options,
 )
-from recollect.http.proxy.sse import StreamRecorder
+from recollect.http.proxy.sse import MAX_ANSWER_BYTES, StreamRecorder
 from recollect.http.upstream.learning import UpstreamModels
-from recollect.http.upstream.protocol import UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest, UpstreamResponse, buffer_response
 from recollect.http.upstream.router import UpstreamRouter
 
 _log = logging.getLogger("recollect")
@@ -146,7 +146,7 @@ class ChatCompletions:
                 self._memory.tasks.start(self._store_answer(chat, recorder))
 
     async def _store_answer(self, chat: ChatContext, recorder: StreamRecorder) -> None:
-        await self._memory.store_answer(chat, recorder.text())
+        await self._memory.store_answer(chat, await recorder.text())
 
 
 def _is_message(value: object) -> bool:
@@ -168,15 +168,20 @@ async def _send_rejection(send: Send, error: InvalidInput | NotAllowed) -> None:
 
 
 async def _relay_with_hits(send: Send, reply: UpstreamResponse, chat: ChatContext, recorder: StreamRecorder) -> None:
-    """Relay a complete answer with `memory_hits` added, if it is a JSON object."""
-    raw = bytearray()
+    """Relay a complete answer with `memory_hits` added, if it is a JSON object; one that is too large without."""
+    buffered: BufferedResponse | None = None
     try:
-        async for chunk in reply.chunks():
-            recorder.feed(chunk)
-            raw += chunk
+        buffered = await buffer_response(reply, max_bytes=MAX_ANSWER_BYTES)
+        for part in buffered.parts:
+            await recorder.feed(part)
     except UpstreamBroken as error:
         _log.warning("%s", error)
         await send_error(send, 502, str(error), code="upstream_broken", headers=chat.headers)
+        return
+    if not buffered.is_complete or recorder.is_too_large:
+        _log.warning("an answer is larger than %d bytes; it is relayed without memory_hits", MAX_ANSWER_BYTES)
+        chat.degraded_reason = chat.degraded_reason or "too_large"
+        await relay(send, buffered, headers_for_client(reply.headers, chat.headers), recorder.feed)
         return
     try:
         hits = [hit_to_json(hit) for hit in chat.hits]
@@ -184,6 +189,6 @@ async def _relay_with_hits(send: Send, reply: UpstreamResponse, chat: ChatContex
         extra = chat.headers | {"content-length": str(len(body))}
         headers = headers_for_client(reply.headers, extra, drop=(b"content-length", b"content-encoding"))
     except InvalidInput:
-        body, headers = bytes(raw), headers_for_client(reply.headers, chat.headers)
+        body, headers = buffered.body, headers_for_client(reply.headers, chat.headers)
     await send(response_start(reply.status, headers))
     await send(response_body(body, more=False))

@@ -17,9 +17,10 @@ from recollect.http.proxy.asgi_io import (
     headers_by_name,
     headers_for_client,
     headers_for_upstream,
+    relay,
 )
 from recollect.http.proxy.chat_memory import ChatContext, hit_to_json
-from recollect.http.proxy.sse import decode_object
+from recollect.http.proxy.sse import read_object
 from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.from_chat import answer_from_chat
 from recollect.http.responses.items import as_object, as_text
@@ -81,9 +82,7 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
     try:
         await asyncio.shield(storing)
         if reply.status >= 400:
-            buffered = await buffer_response(reply)
-            headers = headers_for_client(buffered.headers, chat.headers, drop=(b"content-length",))
-            await request.answer(buffered.status, buffered.body, headers)
+            await relay(request.send, reply, headers_for_client(reply.headers, chat.headers))
             return
         writer = ResponseWriter(context=context, params=params, history=history, chat=chat, started_at=started_at)
         hits = list(map(hit_to_json, chat.hits)) if options.include_hits else None
@@ -155,14 +154,14 @@ async def _detect_responses_api(reply: UpstreamResponse, params: ResponseParams)
     """Return whether the upstream has the Responses API, and its reply, which may have been read for that."""
     if reply.status in _UNKNOWN_PATH_STATUSES:
         buffered = await buffer_response(reply)
-        error = as_object((decode_object(buffered.body) or {}).get("error"))
+        error = as_object((await read_object(buffered.body) or {}).get("error"))
         # Only a server that understood the request can refer to it.
         details = as_text(error.get("param")) or as_text(error.get("code"))
         return bool(error) and (bool(details) or params.model in str(error.get("message"))), buffered
     if reply.status == 200 and headers_by_name(reply.headers).get("content-type", "").startswith("application/json"):
         # Some servers answer any path with 200, and report in the body that there is no such path.
         buffered = await buffer_response(reply)
-        answer = decode_object(buffered.body) or {}
+        answer = (await read_object(buffered.body) or {}) if buffered.is_complete else {"output": []}
         return answer.get("object") == "response" or "output" in answer, buffered
     return True, reply
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from recollect.errors import UpstreamBroken
 from recollect.http.proxy.asgi_io import error_body, headers_by_name, headers_for_client
-from recollect.http.proxy.sse import SseReader, decode_object, encode_events
+from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
 from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.items import (
     CallItem,
@@ -195,7 +195,7 @@ async def answer_from_chat(
         await _answer_streamed(request, reply, writer, translator, headers)
         return
     try:
-        completion = decode_object((await buffer_response(reply)).body)
+        completion = await _read_completion(reply)
     except UpstreamBroken:
         completion = None
     if completion is None or not (completion.get("choices") or completion.get("error")):
@@ -209,6 +209,12 @@ async def answer_from_chat(
     await writer.store(translator.response)
     extra = {"memory_hits": hits} if hits is not None else {}
     await request.answer_json({**translator.response, **extra}, headers)
+
+
+async def _read_completion(reply: UpstreamResponse) -> Json | None:
+    """Return the completion of a reply, or None if it is none or larger than what can be translated."""
+    buffered = await buffer_response(reply)
+    return await read_object(buffered.body) if buffered.is_complete else None
 
 
 async def _answer_streamed(
@@ -233,7 +239,7 @@ async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslat
     try:
         if not headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
             # Some upstreams ignore `stream`.
-            completion = decode_object((await buffer_response(reply)).body) or {}
+            completion = await _read_completion(reply) or {}
             if completion.get("choices"):
                 translator.mark_done()
             yield translator.feed(completion)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.errors import UpstreamBroken
-from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client
+from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client, relay
 from recollect.http.proxy.body import parse_body
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
-from recollect.http.proxy.sse import SseReader, decode_object, encode_events
+from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
 from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.items import as_objects, as_text
 from recollect.http.responses.persistence import History, ResponseTracker, ResponseWriter
 from recollect.http.responses.request import Json, ResponseParams
 from recollect.http.responses.to_chat import IndexedMessage
-from recollect.http.upstream.protocol import Header, UpstreamResponse, buffer_response
+from recollect.http.upstream.protocol import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
 
+_log = logging.getLogger("recollect")
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 # Items that any upstream accepts, without their ids, which only the upstream that made them knows.
 _PORTABLE = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
@@ -181,7 +183,12 @@ async def relay_response(
         await _relay_streamed(request, reply, writer, headers, upstream=upstream)
         return
     buffered = await buffer_response(reply)
-    response, body = decode_object(buffered.body), buffered.body
+    if not buffered.is_complete:
+        _log.warning("an answer is larger than %d bytes; it is relayed and not stored", MAX_BUFFERED_BYTES)
+        writer.chat.degraded_reason = writer.chat.degraded_reason or "too_large"
+        await relay(request.send, buffered, headers_for_client(reply.headers, writer.chat.headers))
+        return
+    response, body = await read_object(buffered.body), buffered.body
     if response is not None and isinstance(response.get("id"), str):
         await writer.store(response, upstream=upstream)
         if hits is not None:

@@ -9,6 +9,8 @@ from typing import Protocol, TypeAlias
 from recollect.service.extractive_answer import RequestMemory
 
 Header: TypeAlias = tuple[bytes, bytes]
+# An answer that has to be read as a whole may be as large as a request.
+MAX_BUFFERED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +61,16 @@ class Upstream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BufferedResponse:
-    """A response that is complete; `parts` are relayed one by one."""
+    """A response that was read, and the `rest` of one that is too large; `parts` are relayed one by one."""
 
     status: int
     headers: Sequence[Header]
     parts: Sequence[bytes]
+    rest: AsyncIterator[bytes] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.rest is None
 
     @property
     def body(self) -> bytes:
@@ -72,16 +79,27 @@ class BufferedResponse:
     async def chunks(self) -> AsyncIterator[bytes]:
         for part in self.parts:
             yield part
+        if self.rest is not None:
+            async for part in self.rest:
+                yield part
 
     async def close(self) -> None: ...
 
 
-async def buffer_response(response: UpstreamResponse) -> BufferedResponse:
-    """Read a response to its end, and close it."""
+async def buffer_response(response: UpstreamResponse, *, max_bytes: int = MAX_BUFFERED_BYTES) -> BufferedResponse:
+    """Read a response to its end and close it; of one larger than `max_bytes` the rest is left to the caller."""
     if isinstance(response, BufferedResponse):
         return response
+    parts: list[bytes] = []
+    size, chunks = 0, response.chunks()
     try:
-        parts = [chunk async for chunk in response.chunks()]
-    finally:
+        async for chunk in chunks:
+            parts.append(chunk)
+            size += len(chunk)
+            if size > max_bytes:
+                return BufferedResponse(response.status, tuple(response.headers), parts, chunks)
+    except BaseException:
         await response.close()
+        raise
+    await response.close()
     return BufferedResponse(response.status, tuple(response.headers), parts)

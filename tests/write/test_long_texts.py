@@ -1,0 +1,103 @@
+"""Long texts: the work on them is linear, in slices of the event loop, bounded, and not repeated by a replay."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.model.change import Author
+from recollect.model.messages import MAX_MESSAGES
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.recall import _readable
+from recollect.remember import normalize_turns
+from recollect.sessions.resolve import parse_session_messages
+from recollect.write.batch import MAX_TURN_CHARS, Batch
+from recollect.write.redact import Redactor, redact
+from tests.support.linear_time import assert_linear
+from tests.support.loop_time import assert_loop_runs
+
+_WORST = (
+    "password is ",
+    "4111 1111 1111 1112 ",
+    "my pin is 4821 ",
+    "a\n",
+    "ü\u200b",
+    "x",
+    "> On Monday Bob wrote:\n",
+)
+_SCOPE = Scope("ann", "", "monday")
+
+
+@pytest.mark.parametrize("unit", _WORST)
+def test_redaction_of_long_texts_is_linear_and_lets_the_loop_run(unit: str) -> None:
+    assert_linear(redact, unit)
+    text = unit * (200_000 // len(unit))
+    assert_loop_runs(lambda: normalize_turns(_SCOPE, text, Redactor()))
+    assert_loop_runs(lambda: Redactor().redact_fields({"metadata": {"notes": [text, [unit] * 5_000]}}))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "My password is hunter2x and more",
+        "My card is 4111 1111 1111 1111 and more",
+        "The key:\n-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkq\n" * 200 + "-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkq\n" * 200 + "and more",
+        f"Use sk-{'a1B2' * 300} and more",
+    ],
+    ids=["password", "card", "key", "key without an end", "long key"],
+)
+def test_secrets_are_redacted_wherever_a_long_text_is_cut(statement: str) -> None:
+    filler = "We talked about the garden and the weather. "
+    clean = redact(statement).text
+    assert clean != statement
+    for before in (*range(0, 4_300, 61), 8_100, 8_190, 12_280, 16_380):
+        head = (filler * 400)[:before] + "\n"
+        assert redact(f"{head}{statement}{filler * 500}").text == f"{head}{clean}{filler * 500}"
+
+
+def test_the_session_of_a_long_conversation_is_found_while_the_loop_runs() -> None:
+    messages = [{"role": "user", "content": f"password is {n} " * 100} for n in range(MAX_MESSAGES)]
+    assert_loop_runs(lambda: parse_session_messages(messages))
+
+
+def test_learning_reads_the_beginning_and_the_end_of_a_long_turn() -> None:
+    text = "I live in Porto. " + "tea " * 50_000 + "I like maps."
+    [turn], _ = asyncio.run(normalize_turns(_SCOPE, text, Redactor()))
+    batch = Batch((turn,)).shortened()
+    assert batch.chars <= MAX_TURN_CHARS + 1
+    assert batch.turns[0].content.startswith("I live in Porto.")
+    assert batch.turns[0].content.endswith("I like maps.")
+
+
+def test_recall_reads_the_end_of_a_long_conversation() -> None:
+    short = [{"role": "user", "content": "Where do I live?"}]
+    assert _readable(short) is short
+    long = [{"role": "user", "content": "tea " * 100_000}, *short] * 100
+    read = _readable(long)
+    assert read[-1] is long[-1]
+    assert sum(len(each["content"]) for each in read) <= 1 << 18
+
+
+async def test_a_long_message_is_stored_without_secrets_and_a_replay_does_not_redact_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncMemory(home=tmp_path) as memory:
+        service = await memory.service()
+        text = "The password is hunter2x. " + "We talked about tea. " * 3_000
+        stored = await memory.remember(text, user_id="ann", session_id="monday")
+        assert "hunter2x" not in stored.turns[0].content
+        read: list[str] = []
+
+        def record(text: str) -> str:
+            read.append(text)
+            return text
+
+        monkeypatch.setattr("recollect.write.redact.normalise_invisible", record)
+        message = {"role": "user", "content": stored.turns[0].content, "turn_id": "t1"}
+        await service.remember(_SCOPE, [message], by=Author("replay"), received_at=now(), is_redacted=True)
+        assert read == []

@@ -77,6 +77,7 @@ check: style types ## Check style and types only
 bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.proxy
+	$(BIN)/python -m benchmarks.hostile
 
 bench-small: $(VENV)/.dev ## Run every benchmark on little data, to see that it works
 	$(BIN)/python -m benchmarks.small

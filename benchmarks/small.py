@@ -19,6 +19,7 @@ OPTIONS = {
     "engines": "pgvector chroma-folder milvus-lite --sizes 50,100 --questions 6 --seconds 0.3",
     "scale": "--stores sqlite,pgvector --memories 1000 --users 12 --ordinary 2 --small 400 --questions 6 --adds 10",
     "services": "--users 3 --memories 10 --rate 20 --seconds 1 --questions 5",
+    "hostile": "--seconds 0.3 --rounds 1 --megabytes 0.2",
     "mirror": "--files 30",
 }
 _TIMEOUT_S = 300

@@ -35,9 +35,9 @@ _SCOPE = Scope("ann", "", "monday")
 @pytest.mark.parametrize("unit", _WORST)
 def test_redaction_of_long_texts_is_linear_and_lets_the_loop_run(unit: str) -> None:
     assert_linear(redact, unit)
-    text = unit * (200_000 // len(unit))
+    text = unit * (60_000 // len(unit))
     assert_loop_runs(lambda: normalize_turns(_SCOPE, text, Redactor()))
-    assert_loop_runs(lambda: Redactor().redact_fields({"metadata": {"notes": [text, [unit] * 5_000]}}))
+    assert_loop_runs(lambda: Redactor().redact_fields({"metadata": {"notes": [text, [unit] * 500]}}))
 
 
 @pytest.mark.parametrize(

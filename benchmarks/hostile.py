@@ -1,0 +1,155 @@
+"""Measure a small client's latency without and with another client that sends the worst requests (`make bench`).
+
+For each kind of request the small client chats and searches one request at a time; in every second round another
+process sends large requests of another user meanwhile, one after the other. All processes share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+from benchmarks.harness import free_port, module_process, stop_at_end, summarize, wait_for_port
+
+_API = "/recollect/v1"
+_CHAT = "/v1/chat/completions"
+_MEBIBYTE = 1 << 20
+_PASSWORDS, _CARDS, _WORDS = "password is ", "4111 1111 1111 1112 ", "I like green tea. "
+_JSON, _LINES = "application/json", "application/x-ndjson"
+
+
+def _chat(*texts: str) -> dict[str, Any]:
+    return {"model": "quick", "messages": [{"role": "user", "content": text} for text in texts]}
+
+
+def _fill(unit: str, size: float) -> str:
+    return unit * int(size * _MEBIBYTE / len(unit))
+
+
+# By name: the path, and the body for a limit of so many MiB.
+HOSTILE: dict[str, tuple[str, Callable[[float], Any]]] = {
+    "chat, passwords": (_CHAT, lambda mb: _chat(_fill(_PASSWORDS, min(mb, 2)))),
+    "chat, cards": (_CHAT, lambda mb: _chat(_fill(_CARDS, mb))),
+    "chat, messages": (_CHAT, lambda mb: _chat(*[_WORDS] * int(mb * 3_000))),
+    "chat, numbers": (_CHAT, lambda mb: {**_chat("Hi"), "x": [1] * int(mb * 300_000)}),
+    "Responses": ("/v1/responses", lambda mb: {"model": "quick", "input": _fill(_PASSWORDS, min(mb, 2))}),
+    "remember": (f"{_API}/remember", lambda mb: {"messages": _fill(_PASSWORDS, min(mb, 2))}),
+    "add": (f"{_API}/memories", lambda mb: {"content": _fill(_CARDS, min(mb, 0.99))}),
+    "add, metadata": (
+        f"{_API}/memories",
+        lambda mb: {"content": "x", "metadata": {"notes": [f"password is a{n}" for n in range(int(mb * 20_000))]}},
+    ),
+    "import": (f"{_API}/import", lambda mb: [{"memory": _fill(_PASSWORDS, min(mb, 0.99))}] * max(1, int(mb))),
+    "search": (f"{_API}/search", lambda mb: {"query": _fill(_WORDS, min(mb, 0.99))}),
+    "recall": (f"{_API}/recall", lambda mb: {"messages": _fill(_WORDS, min(mb, 4))}),
+}
+
+
+def post(port: int, path: str, body: bytes, *, user: str, kind: str = _JSON) -> int:
+    """Send a request as a user, and return the status."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    try:
+        client.request("POST", path, body, {"content-type": kind, "x-memory-user": user})
+        answer = client.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        client.close()
+
+
+def send_hostile(port: int, name: str, megabytes: float) -> None:
+    """Send one kind of request until this process is ended; fail unless it is answered, or refused as too large."""
+    path, make = HOSTILE[name]
+    value = make(megabytes)
+    is_lines = isinstance(value, list)
+    raw = "\n".join(map(json.dumps, value)).encode() if is_lines else json.dumps(value).encode()
+    number = 0
+    while True:
+        status = post(port, path, raw, user=f"hostile-{number}", kind=_LINES if is_lines else _JSON)
+        if status >= 500:
+            raise RuntimeError(f"{name}: the server answered {status}")
+        number += 1
+
+
+@contextmanager
+def hostile_client(port: int, name: str, megabytes: float) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process that sends hostile requests."""
+    command = [sys.executable, "-m", "benchmarks.hostile", "--send", name, str(port), "--megabytes", str(megabytes)]
+    process = subprocess.Popen(command)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def small_requests(port: int, seconds: float, samples_s: list[float]) -> None:
+    """Chat and search for so long, one request at a time, and note how long each takes."""
+    requests = (
+        (_CHAT, json.dumps(_chat("What is my budget for the trip?")).encode()),
+        (f"{_API}/search", json.dumps({"query": "budget for the trip"}).encode()),
+    )
+    ends_at = monotonic() + seconds
+    while monotonic() < ends_at or len(samples_s) < len(requests):
+        for path, body in requests:
+            started = perf_counter()
+            if (status := post(port, path, body, user="small")) != 200:
+                raise RuntimeError(f"{path} answered {status}")
+            samples_s.append(perf_counter() - started)
+
+
+def measure(port: int, name: str, args: argparse.Namespace) -> None:
+    """Print the latency of the small client without and with one kind of hostile request."""
+    alone_s, beside_s = list[float](), list[float]()
+    for _ in range(args.rounds):
+        small_requests(port, args.seconds, alone_s)
+        with hostile_client(port, name, args.megabytes) as process:
+            small_requests(port, args.seconds, beside_s)
+            if process.poll() is not None:
+                raise RuntimeError(f"{name}: the hostile client ended with {process.returncode}")
+    alone, beside = summarize(alone_s), summarize(beside_s)
+    print(
+        f"{name:17} without: p50 {alone.p50_us / 1e3:6.1f} p99 {alone.p99_us / 1e3:6.1f} ms   "
+        f"with: p50 {beside.p50_us / 1e3:6.1f} p99 {beside.p99_us / 1e3:6.1f} ms   "
+        f"p99 {(beside.p99_us - alone.p99_us) / 1e3:+6.1f} ms",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Start a server, and measure each kind of request on it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kinds", default=",".join(HOSTILE).replace(", ", "; "), help="some of them; commas between")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=2, help="of each kind")
+    parser.add_argument("--megabytes", type=float, default=31.0, help="of a hostile request at most")
+    parser.add_argument("--send", nargs=2, metavar=("KIND", "PORT"), help="send one kind of request to a server")
+    args = parser.parse_args()
+    if args.send:
+        send_hostile(int(args.send[1]), args.send[0], args.megabytes)
+        return
+    with tempfile.TemporaryDirectory(prefix="recollect-bench-") as folder, ExitStack() as parts:
+        upstream_port, port = free_port(), free_port()
+        upstream = parts.enter_context(module_process("benchmarks.proxy_upstream", str(upstream_port)))
+        wait_for_port(upstream_port, upstream)
+        command = [sys.executable, "-m", "recollect.cli.main", "--home", str(Path(folder) / "home"), "serve"]
+        command += ["--port", str(port), "--upstream", f"http://127.0.0.1:{upstream_port}/v1"]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        parts.enter_context(stop_at_end(server))
+        wait_for_port(port, server)
+        small_requests(port, 1.0, [])
+        for name in args.kinds.split(","):
+            measure(port, name.replace("; ", ", ").strip(), args)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,10 +7,11 @@ concurrent chats. HTTP/2 would share connections between chats, but costs more t
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
 
@@ -98,6 +99,13 @@ def uses_server_key(upstream: Upstream, headers: Sequence[Header]) -> bool:
     return isinstance(upstream, KeyedUpstream) and upstream.uses_own_key(headers)
 
 
+def _payload(body: bytes | AsyncIterable[bytes]) -> io.BytesIO | bytes | AsyncIterable[bytes] | None:
+    """Return a body as it is sent: a large one in pieces, because one write of it blocks the event loop."""
+    if isinstance(body, bytes) and len(body) > _MAX_WRITE_BYTES:
+        return io.BytesIO(body)
+    return body or None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRoute:
     """Patterns of model names, and the upstream that serves them."""
@@ -163,6 +171,7 @@ _MAX_ATTEMPTS, _PAUSE_S = 3, 0.05
 # over a distance it would limit throughput.
 _PIECE_BYTES = 1 << 14
 _RECEIVE_BUFFER_BYTES = 1 << 15
+_MAX_WRITE_BYTES = 1 << 18
 
 
 class HttpResponse:
@@ -214,7 +223,7 @@ class HttpUpstream:
                 response = await session.request(
                     request.method,
                     url,
-                    data=request.body or None,
+                    data=_payload(request.body),
                     headers=headers,
                     allow_redirects=False,
                     skip_auto_headers=_AUTO_HEADERS,

@@ -130,7 +130,7 @@ async def _recall(
     clock: StepTimer,
 ) -> RecallResult:
     original = request.messages
-    request = replace(request, messages=_readable(original))
+    request = replace(request, messages=readable_messages(original))
     question = last_question(request.messages)
     if not question:
         return _empty_result(request, clock, RecallOutcome.IGNORED, "the last user message has no text")
@@ -168,7 +168,7 @@ async def _recall(
     return replace(recalled, candidates=result.candidates, failure=result.failure)
 
 
-def _readable(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def readable_messages(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the last messages, and the beginning and the end of long ones: what a question can refer to."""
     readable: list[Mapping[str, Any]] = []
     chars_left, is_cut = _MAX_READ_CHARS, False

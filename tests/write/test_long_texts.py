@@ -12,7 +12,7 @@ from recollect.model.change import Author
 from recollect.model.messages import MAX_MESSAGES
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.recall import _readable
+from recollect.recall import readable_messages
 from recollect.remember import normalize_turns
 from recollect.sessions.resolve import parse_session_messages
 from recollect.write.batch import MAX_TURN_CHARS, Batch
@@ -76,9 +76,9 @@ def test_learning_reads_the_beginning_and_the_end_of_a_long_turn() -> None:
 
 def test_recall_reads_the_end_of_a_long_conversation() -> None:
     short = [{"role": "user", "content": "Where do I live?"}]
-    assert _readable(short) is short
+    assert readable_messages(short) is short
     long = [{"role": "user", "content": "tea " * 100_000}, *short] * 100
-    read = _readable(long)
+    read = readable_messages(long)
     assert read[-1] is long[-1]
     assert sum(len(each["content"]) for each in read) <= 1 << 18
 

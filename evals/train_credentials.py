@@ -2,10 +2,10 @@
 
     python -m evals.train_credentials [--measure-only]
 
-It reads `evals/data/credentials.jsonl`, written for this project: sentences, commands and settings in which credentials
-are marked with [[ ]], and others that look alike and contain none; `shape` groups them. Lines with `split` "test" are
-never trained on. It also trains on ordinary messages of the other data sets, which contain no credentials. Each marked
-password is replaced by several random ones, so that the words around it are learned and not the password.
+It reads `evals/data/credentials.jsonl`, written for this project: sentences, commands and settings in which
+credentials are marked with [[ ]], and others that look alike and contain none; `shape` groups them. Those with `split`
+"test" are never trained on. It also trains on ordinary messages of the other data sets, which contain no credentials.
+Each marked password is replaced by several random ones, so that the words around it are learned and not the password.
 
 It prints the share of credentials that `redact` removes and the share of other texts that it changes, for the lines
 that were not trained on, by shape. The figures in docs/security.md are the output.
@@ -125,10 +125,11 @@ def _replace_secret(secret: str, draw: random.Random, words: Sequence[str]) -> s
         return word.capitalize() if secret[0].isupper() else word
     number = str(draw.randint(0, 9999))
     letters = "".join(draw.choices(string.ascii_letters + string.digits, k=draw.randint(6, 14)))
-    return draw.choice(
-        [word + number, f"{word.capitalize()}{number}!", f"{word}_{number}", letters + "7", f"{letters}#{number}"]
-        + [f"{word.capitalize()}-{draw.choice(words)}-{number}", word.replace("o", "0").replace("e", "3") + "1"]
-    )
+    forms = (
+        word + number, f"{word.capitalize()}{number}!", f"{word}_{number}", letters + "7", f"{letters}#{number}",
+        f"{word.capitalize()}-{draw.choice(words)}-{number}", word.replace("o", "0").replace("e", "3") + "1",
+    )  # fmt: skip
+    return draw.choice(forms)
 
 
 def build_rows(examples: Sequence[Example]) -> tuple[list[np.ndarray], list[int]]:
@@ -156,8 +157,8 @@ def _label(start: int, end: int, example: Example) -> int | None:
 def fit(rows: Sequence[np.ndarray], labels: Sequence[int], weights: Sequence[float]) -> LinearTextModel:
     """Fit a logistic regression by Adam.
 
-    The embedding of a plain word is a feature too. It is linear, so that its part is stored as one weight for each word
-    of the embedding table: words that no training text has get a weight from words like them.
+    The embedding of a plain word is a feature too. It is linear, so that its part is stored as one weight for each
+    word of the embedding table: words that no training text has get a weight from words like them.
     """
     sizes = np.array([len(row) for row in rows])
     owners, places = np.repeat(np.arange(len(rows)), sizes), np.concatenate(rows)

@@ -135,10 +135,10 @@ def normalize_turns(
     normalized: list[Turn] = []
     kinds: dict[str, None] = {}
     for turn in parse_messages(scope, messages):
-        text, secrets = redactor.redact_turn_text(strip_context(turn.content))
+        clean, secrets = redactor.redact_turn(replace(turn, content=strip_context(turn.content)))
         kinds |= dict.fromkeys(secrets)
-        if text.strip():
-            normalized.append(replace(turn, content=text))
+        if clean.content.strip():
+            normalized.append(clean)
     return normalized, tuple(kinds)
 
 

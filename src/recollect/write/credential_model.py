@@ -1,9 +1,9 @@
 """Find credentials that are told in sentences: a trained linear model judges the words near a cue.
 
-"The password? It's maple7.", "log in as anna with Tulip#5" and "mein Passwort ist Sommer19" have no form in common, and
-"my password is wrong" differs from them by one word. So each word near a cue, such as a name for a password, gets the
-probability of being a credential from its shape, the words around it and its place relative to the cue. The cues are
-the table `cues` of secrets.toml; `python -m evals.train_credentials` trains the model.
+"The password? It's maple7.", "log in as anna with Tulip#5" and "mein Passwort ist Sommer19" have no form in common,
+and "my password is wrong" differs from them by one word. So each word near a cue, such as a name for a password, gets
+the probability of being a credential from its shape, the words around it and its place relative to the cue. The cues
+are in secrets.toml; `python -m evals.train_credentials` trains the model.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _REPEATED = re.compile(r"(.)\1+")
 _PIN = re.compile(r"(?:^|[_-])(?:pin|puk|cvv2?|cvc2?)(?:$|[-_'’]|code|number|nummer|s$)|пин|暗証")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Token:
     """A word: its place, its lower-case form, the mark before it, and whether a clause ends after it."""
 
@@ -91,14 +91,22 @@ class Candidate:
     last: int
     kind: str
     features: tuple[str, ...]
-    # How it is connected with the cue, and a plain word, whose meaning counts.
-    relation: str = ""
+    # A plain word, whose meaning counts.
     word: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The nearest cues before and after a word, and how it is connected with them."""
+
+    before: Cue | None
+    after: Cue | None
+    relation: str
 
 
 def has_cue(lower: str) -> bool:
     """Return whether a lower-case text has a cue."""
-    return any(cue in lower for cue in _all_cues())
+    return any(map(lower.__contains__, _all_cues()))
 
 
 def find_credentials(text: str) -> Iterator[tuple[int, int, str]]:
@@ -163,13 +171,14 @@ def find_candidates(text: str) -> tuple[list[Token], list[Candidate]]:
     for cue in cues:
         near = range(max(0, cue.first - _WORDS_BEFORE), min(len(tokens), cue.last + 1 + _WORDS_AFTER))
         for place in near:
-            if (place, place) in candidates or place in inside or not _may_be_credential(text, tokens[place], cue):
+            token = tokens[place]
+            if (place, place) in candidates or place in inside or not _may_be_credential(text, token, cue):
                 continue
-            candidate = _word_candidate(tokens, cues, place)
+            context = _context(tokens, cues, place)
             # Without a connection only a word that cannot be anything else counts.
-            may_stand_alone = tokens[place].shape in _STRONG and cue.kind in ("password", "short", "creds")
-            if candidate.relation not in ("none", "spent") or (may_stand_alone and candidate.relation == "none"):
-                candidates[place, place] = candidate
+            may_stand_alone = token.shape in _STRONG and cue.kind in ("password", "short", "creds")
+            if context.relation not in ("none", "spent") or (may_stand_alone and context.relation == "none"):
+                candidates[place, place] = _word_candidate(tokens, place, context)
         if cue.kind in ("password", "vague", "short"):
             for first, last in _phrases(tokens, cue.last + 1):
                 candidates.setdefault((first, last), _phrase_candidate(tokens, cue, first, last))
@@ -280,7 +289,7 @@ def _is_cue(kind: str, cue: str, token: Token | None) -> bool:
     return True
 
 
-def _word_candidate(tokens: Sequence[Token], cues: Sequence[Cue], place: int) -> Candidate:
+def _word_candidate(tokens: Sequence[Token], place: int, context: _Context) -> Candidate:
     token = tokens[place]
     is_plain = token.shape in _PLAIN
     shape = f"number{min(9, token.end - token.start)}" if token.shape == "number" else token.shape
@@ -288,17 +297,29 @@ def _word_candidate(tokens: Sequence[Token], cues: Sequence[Cue], place: int) ->
     previous, before_that = _word_at(tokens, place - 1), _word_at(tokens, place - 2)
     following = "." if token.ends_clause else _word_at(tokens, place + 1)
     rest = _words_to_clause_end(tokens, place)
-    before = next((cue for cue in reversed(cues) if cue.last < place), None)
-    after = next((cue for cue in cues if cue.first > place), None)
-    relation = _relation(tokens, before, after, place)
-    kind = (before or after or cues[0]).kind
+    before, after, relation = context.before, context.after, context.relation
+    nearest = before or after
+    kind = nearest.kind if nearest else "password"
     features = [
-        "bias", f"s:{shape}", f"l:{min(12, token.end - token.start)}|{strength}", f"f:{token.form}", f"f:{token.form}|{relation}",
-        f"m:{token.mark}|{shape}", f"q:{token.is_quoted}|{strength}|{relation}", f"r:{relation}|{shape}", f"r:{relation}|{kind}",
-        f"r:{relation}|{kind}|{strength}", f"r:{relation}|{rest}|{strength}", f"r:{relation}|{kind}|{bool(rest)}|{strength}",
-        f"r:{relation}|{following}|{strength}", f"p:{previous}|{strength}", f"p:{previous}|{before_that}|{strength}",
-        f"n:{following}|{strength}", f"e:{rest}|{strength}", f"?:{tokens[_clause_end(tokens, place)].asks}|{strength}",
-    ]  # fmt: skip
+        "bias",
+        f"s:{shape}",
+        f"l:{min(12, token.end - token.start)}|{strength}",
+        f"f:{token.form}",
+        f"f:{token.form}|{relation}",
+        f"m:{token.mark}|{shape}",
+        f"q:{token.is_quoted}|{strength}|{relation}",
+        f"r:{relation}|{shape}",
+        f"r:{relation}|{kind}",
+        f"r:{relation}|{kind}|{strength}",
+        f"r:{relation}|{rest}|{strength}",
+        f"r:{relation}|{kind}|{bool(rest)}|{strength}",
+        f"r:{relation}|{following}|{strength}",
+        f"p:{previous}|{strength}",
+        f"p:{previous}|{before_that}|{strength}",
+        f"n:{following}|{strength}",
+        f"e:{rest}|{strength}",
+        f"?:{tokens[_clause_end(tokens, place)].asks}|{strength}",
+    ]
     if is_plain:
         features += [
             f"w:{token.word}",
@@ -309,23 +330,28 @@ def _word_candidate(tokens: Sequence[Token], cues: Sequence[Cue], place: int) ->
     if before:
         path = [each.word if each.shape not in _STRONG else "*" for each in tokens[before.last + 1 : place]]
         features += [
-            f"b:{kind}|{min(8, len(path))}|{strength}", f"b:{' '.join(path[-3:])}|{strength}",
-            f"b:{tokens[before.last].word}|{relation}|{strength}", f"bf:{path[0] if path else ''}|{strength}|{relation}",
-        ]  # fmt: skip
+            f"b:{kind}|{min(8, len(path))}|{strength}",
+            f"b:{' '.join(path[-3:])}|{strength}",
+            f"b:{tokens[before.last].word}|{relation}|{strength}",
+            f"bf:{path[0] if path else ''}|{strength}|{relation}",
+        ]
     if after:
         path = [each.word for each in tokens[place + 1 : after.first]]
         features += [
-            f"a:{after.kind}|{min(8, len(path))}|{strength}", f"a:{' '.join(path[:3])}|{strength}|{bool(before)}",
+            f"a:{after.kind}|{min(8, len(path))}|{strength}",
+            f"a:{' '.join(path[:3])}|{strength}|{bool(before)}",
             f"an:{_word_at(tokens, after.last + 1)}|{strength}|{relation}",
-        ]  # fmt: skip
-    context = {
-        each.word for each in tokens[max(0, place - _CONTEXT_WORDS) : place + _CONTEXT_WORDS] if each is not token
-    }
-    features += [f"c:{word}|{strength}" for word in context]
+        ]
+    around = tokens[max(0, place - _CONTEXT_WORDS) : place + _CONTEXT_WORDS]
+    features += [f"c:{each.word}|{strength}" for each in around if each is not token]
     word = token.word if is_plain else ""
-    return Candidate(
-        token.start, token.end, place, place, _KINDS.get(kind, "password"), tuple(features), relation, word
-    )
+    return Candidate(token.start, token.end, place, place, _KINDS.get(kind, "password"), tuple(features), word)
+
+
+def _context(tokens: Sequence[Token], cues: Sequence[Cue], place: int) -> _Context:
+    before = next((cue for cue in reversed(cues) if cue.last < place), None)
+    after = next((cue for cue in cues if cue.first > place), None)
+    return _Context(before, after, _relation(tokens, before, after, place))
 
 
 def _relation(tokens: Sequence[Token], before: Cue | None, after: Cue | None, place: int) -> str:
@@ -346,9 +372,9 @@ def _relation(tokens: Sequence[Token], before: Cue | None, after: Cue | None, pl
         if last in _joins():
             return f"join{is_broken}"
     if after:
-        between = [each.word for each in tokens[place + 1 : after.first]]
-        if between and len(between) <= 4 and not token.ends_clause and (between[0] in _links() or between[0] == "as"):
-            return f"before{min(2, len(between))}"
+        words = [each.word for each in tokens[place + 1 : after.first]]
+        if words and len(words) <= 4 and not token.ends_clause and words[0] in _links():
+            return f"before{min(2, len(words))}"
     return "none"
 
 
@@ -378,10 +404,19 @@ def _phrase_candidate(tokens: Sequence[Token], cue: Cue, first: int, last: int) 
     count = f"{min(8, len(words))}|{is_quoted}"
     name = tokens[cue.last].word
     features = [
-        "Bias", f"N:{count}", f"M:{mark}|{is_quoted}", f"V:{previous}|{is_quoted}", f"F:{words[0]}", f"D:{first - cue.last}",
-        f"C:{cue.kind}|{is_quoted}", f"CW:{'phrase' in name or 'frase' in name}|{is_quoted}", f"VM:{previous}|{mark}",
-        *(f"W:{word}" for word in words), *(f"X:{word[-3:]}" for word in words), f"Y:{min(map(len, words))}",
-    ]  # fmt: skip
+        "Bias",
+        f"N:{count}",
+        f"M:{mark}|{is_quoted}",
+        f"V:{previous}|{is_quoted}",
+        f"F:{words[0]}",
+        f"D:{first - cue.last}",
+        f"C:{cue.kind}|{is_quoted}",
+        f"CW:{'phrase' in name or 'frase' in name}|{is_quoted}",
+        f"VM:{previous}|{mark}",
+        *(f"W:{word}" for word in words),
+        *(f"X:{word[-3:]}" for word in words),
+        f"Y:{min(map(len, words))}",
+    ]
     return Candidate(tokens[first].start, tokens[last].end, first, last, "password", tuple(features))
 
 

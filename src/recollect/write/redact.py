@@ -17,12 +17,16 @@ from recollect.errors import InvalidInput
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
+from recollect.model.turn import Turn
 from recollect.write.account_numbers import find_account_numbers, may_contain_account_numbers
 from recollect.write.credential_model import find_credentials, has_cue
 from recollect.write.operations import ExtractedFact
 from recollect.write.secret_rules import secret_rules
 
 _MARK_START = "[redacted: "
+# A text is redacted several times on its way into the ledger. Only hashes are kept, no text.
+_CLEAN_HASHES: set[int] = set()
+_MAX_CLEAN_HASHES = 4096
 _MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 
 
@@ -39,6 +43,8 @@ def redact(text: str) -> Redacted:
 
     Secrets with a known form are replaced first, since their kind is more specific than the name before them.
     """
+    if hash(text) in _CLEAN_HASHES:
+        return Redacted(text)
     lower, rules = text.lower(), secret_rules()
     fitting, is_cued = rules.matching(lower), has_cue(lower)
     has_numbers, has_mnemonic = may_contain_account_numbers(text), rules.may_contain_mnemonic(lower)
@@ -51,6 +57,10 @@ def redact(text: str) -> Redacted:
         clean = _replace_secrets(clean, find_account_numbers(clean))
     if is_cued:
         clean = _replace_secrets(clean, find_credentials(clean))
+    if len(_CLEAN_HASHES) >= _MAX_CLEAN_HASHES:
+        _CLEAN_HASHES.clear()
+    # Redaction of its own output changes nothing.
+    _CLEAN_HASHES.add(hash(clean))
     return Redacted(text) if clean == text else Redacted(clean, _new_kinds(text, clean))
 
 
@@ -58,9 +68,12 @@ def _new_kinds(before: str, after: str) -> tuple[str, ...]:
     """Return the kinds of the secrets that were replaced, in order."""
     earlier = Counter(_MARK_PATTERN.findall(before))
     marks = _MARK_PATTERN.findall(after)
-    return tuple(
-        mark[len(_MARK_START) : -1] for mark in marks if not (earlier[mark] and earlier.subtract([mark]) is None)
-    )
+    kinds = []
+    for mark in marks:
+        earlier[mark] -= 1
+        if earlier[mark] < 0:
+            kinds.append(mark[len(_MARK_START) : -1])
+    return tuple(kinds)
 
 
 def _replace_secrets(text: str, secrets: Iterable[tuple[int, int, str]]) -> str:
@@ -82,6 +95,9 @@ _ACCESS_KEY_NAME = re.compile("api|access|secret|private|auth|sign|encrypt|licen
 # Samples of secrets that are recognised only by their name: password, PIN, social security and card number.
 _SAMPLE_SECRETS = ("x7Kq2pL9vW3nR8tZ", "4821", "457555462", "630427373398")
 _MIN_NUMBER = 10**8
+# Binary data in base64.
+_MIN_BLOB_CHARS = 1024
+_BLOB = re.compile(r"(?:data:[\w.+/;=-]{1,100};base64,)?[A-Za-z0-9+/_=-]++")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +124,35 @@ class Redactor:
         """Redact the text of a turn."""
         return _redact_normalized(text) if self.turns else (text, ())
 
+    def redact_turn(self, turn: Turn) -> tuple[Turn, tuple[str, ...]]:
+        """Redact the text of a turn and the name of its speaker."""
+        if not self.turns:
+            return turn, ()
+        content, kinds = _redact_normalized(turn.content)
+        name, name_kinds = _redact_normalized(turn.name) if turn.name else (turn.name, ())
+        kinds = tuple(dict.fromkeys((*kinds, *name_kinds)))
+        clean = replace(turn, content=content, name=name) if kinds else turn
+        if turn.exported_record is None:
+            return clean, kinds
+        record, record_kinds = self.redact_record(turn.exported_record)
+        return replace(clean, exported_record=record), tuple(dict.fromkeys((*kinds, *record_kinds)))
+
     def redact_author(self, by: Author) -> Author:
-        """Redact the reason of an author."""
-        return replace(by, why=_redact_normalized(by.why)[0]) if by.why and self.memories else by
+        """Redact the name and the reason of an author."""
+        return replace(by, who=self.redact_label(by.who), why=self.redact_label(by.why)) if self.memories else by
+
+    def redact_label(self, text: str) -> str:
+        """Redact a short text that is always stored without secrets: a name, a reason or an error."""
+        return _redact_normalized(text)[0] if text else text
+
+    def redact_json(self, value: Any) -> Any:
+        """Redact plain JSON that is stored with turns: responses, conversations, results."""
+        if not self.turns:
+            return value
+        try:
+            return _redact_value(value, [])
+        except RecursionError:
+            raise InvalidInput("the JSON is nested too deeply; make it flatter") from None
 
     def _redact_values(self, fields: Mapping[str, Any], key: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
         values = {name: fields[name] for name in _REDACTED_FIELDS if fields.get(name)}
@@ -131,6 +173,9 @@ def _redact_normalized(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _redact_value(value: Any, kinds: list[str], *, name: str = "") -> Any:
     match value:
+        case str() if len(value) >= _MIN_BLOB_CHARS and _BLOB.fullmatch(value):
+            # An image or encrypted reasoning; a change would destroy it.
+            return value
         case str():
             return _redact_named_text(value, kinds, name)
         case Mapping():

@@ -1,7 +1,7 @@
 """Find secrets that have a known form or stand in a known place: keys, headers, commands and settings.
 
-The rules are `secrets.toml`, written for messages, and `secret_rules.json`, converted from public rule sets. A rule is
-tried only on texts that contain one of its hints, since most texts contain none.
+The rules are `secrets.toml`, written for messages, and `secret_rules.json`, converted from public rule sets. A rule
+is tried only on texts that contain one of its hints, since most texts contain none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 import math
 import re
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -123,19 +123,20 @@ def _entropy(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SecretRules:
-    """All rules; each hint has the number of its rule."""
+    """All rules, and their numbers by hint; short hints are those of rules for texts without long words too."""
 
     rules: tuple[SecretRule, ...]
-    short_hints: tuple[tuple[str, int], ...]
-    long_hints: tuple[tuple[str, int], ...]
+    by_hint: Mapping[str, Sequence[int]]
+    short_hints: tuple[str, ...]
+    long_hints: tuple[str, ...]
     mnemonic_words: frozenset[str]
 
     def matching(self, lower: str) -> list[SecretRule]:
         """Return the rules that a lower-case text has hints of."""
-        places = {at for hint, at in self.short_hints if hint in lower}
+        hints = filter(lower.__contains__, self.short_hints)
         if max(map(len, lower.split()), default=0) >= _MIN_KEY_CHARS:
-            places |= {at for hint, at in self.long_hints if hint in lower}
-        return [self.rules[at] for at in sorted(places)]
+            hints = filter(lower.__contains__, (*self.short_hints, *self.long_hints))
+        return [self.rules[at] for at in sorted({at for hint in hints for at in self.by_hint[hint]})]
 
     def find_mnemonics(self, text: str) -> Iterator[Span]:
         """Yield the spans of recovery phrases: twelve words or more of the list, also numbered or one in a line."""
@@ -150,7 +151,7 @@ class SecretRules:
                     run = []
 
     def may_contain_mnemonic(self, lower: str) -> bool:
-        """Return whether a lower-case text has enough words of the list; commas or numbers may be attached to them."""
+        """Return whether a lower-case text has enough words of the list; commas or numbers may be attached."""
         words = lower.split()
         return (
             len(words) >= _MIN_MNEMONIC_WORDS and len(self.mnemonic_words.intersection(words)) >= _MIN_MNEMONIC_HINTS
@@ -175,11 +176,15 @@ def secret_rules() -> SecretRules:
         *map(_own_rule, own["rule"]),
         *map(_public_rule, public["rules"]),
     )
-    hints = [(hint, at) for at, rule in enumerate(rules) for hint in rule.hints]
+    short, long = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    for at, rule in enumerate(rules):
+        for hint in rule.hints:
+            (short if rule.short else long)[hint].append(at)
     return SecretRules(
         rules,
-        short_hints=tuple(each for each in hints if rules[each[1]].short),
-        long_hints=tuple(each for each in hints if not rules[each[1]].short),
+        by_hint={hint: (*short.get(hint, ()), *long.get(hint, ())) for hint in {*short, *long}},
+        short_hints=tuple(short),
+        long_hints=tuple(long),
         mnemonic_words=frozenset(public["mnemonic_words"].split()),
     )
 

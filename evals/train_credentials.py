@@ -1,11 +1,12 @@
 """Train the model that finds credentials in sentences (`write/credentials.npz`), and measure redaction.
 
-    python -m evals.train_credentials [--measure-only]
+    python -m evals.train_credentials [--measure-only] [--test] [--errors]
 
 It reads `evals/data/credentials.jsonl`, written for this project: sentences, commands and settings in which
-credentials are marked with [[ ]], and others that look alike and contain none; `shape` groups them. Those with `split`
-"test" are never trained on. It also trains on ordinary messages of the other data sets, which contain no credentials.
-Each marked password is replaced by several random ones, so that the words around it are learned and not the password.
+credentials are marked with [[ ]], and others that look alike and contain none; `shape` groups them. Lines whose
+`split` is "test" are never trained on. It also trains on ordinary messages of the other data sets, which contain no
+credentials. Each marked password is replaced by several random ones, so that the words around it are learned and not
+the password.
 
 It prints the share of credentials that `redact` removes and the share of other texts that it changes, for the lines
 that were not trained on, by shape. The figures in docs/security.md are the output.

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from recollect.ledger.ledger import Ledger
@@ -35,10 +36,13 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     opened = await open_sqlite(tmp_path / "ledger.db", MODEL, Redactor())
     yield opened
     await opened.close()
-    files = [path.name for path in tmp_path.rglob("*") if path.is_file()]
+    assert files_with_secret(tmp_path) == []
+
+
+def files_with_secret(folder: Path) -> list[str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
     assert files
-    left = [name for name in files if SECRET.encode() in (tmp_path / name).read_bytes()]
-    assert left == []
+    return [path.name for path in files if SECRET.encode() in path.read_bytes()]
 
 
 def memory(content: str, **fields: Any) -> MemoryRecord:
@@ -66,12 +70,10 @@ async def test_changes_and_their_author_are_redacted(ledger: Ledger) -> None:
 
 
 async def test_a_vector_of_a_text_with_a_secret_is_not_stored(ledger: Ledger) -> None:
-    import numpy as np
-
     vector = np.ones(4, np.float32)
     await ledger.apply(ANN, [Add(memory(TOLD), vector), Add(memory("Likes tea"), vector)], by=Author("test"))
-    [(_, text)] = [(row, text) for row, text in await ledger.unembedded("ann", model=MODEL, limit=10)]
-    assert text == "The deploy token is [redacted: GitHub token]"
+    unembedded = await ledger.unembedded(MODEL, limit=10, user="ann")
+    assert [row.content for row in unembedded] == ["The deploy token is [redacted: GitHub token]"]
 
 
 async def test_turns_and_the_names_of_speakers_are_redacted(ledger: Ledger) -> None:

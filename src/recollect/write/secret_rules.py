@@ -151,18 +151,21 @@ class SecretRules:
                     run = []
 
     def may_contain_mnemonic(self, lower: str) -> bool:
-        """Return whether a lower-case text has enough words of the list; commas or numbers may be attached."""
+        """Return whether a lower-case text may have enough words of the list in sequence."""
         words = lower.split()
-        return (
-            len(words) >= _MIN_MNEMONIC_WORDS and len(self.mnemonic_words.intersection(words)) >= _MIN_MNEMONIC_HINTS
-        )
+        if len(words) < _MIN_MNEMONIC_WORDS:
+            return False
+        if _MNEMONIC_RUN in bytes(map(self.mnemonic_words.__contains__, words)):
+            return True
+        # Numbers stand between the words, or commas after them.
+        return "12" in lower or lower.count(",") >= _MIN_MNEMONIC_WORDS - 1
 
 
-_WORD_SEQUENCE = re.compile(r"[a-zA-Z]++(?:[\s,;]{1,3}(?:\d{1,2}[.):]?\s?)?[a-zA-Z]++){11,}+")
+_WORD_SEQUENCE = re.compile(r"(?<![a-zA-Z])[a-zA-Z]++(?:[\s,;]{1,3}(?:\d{1,2}[.):]?\s?)?[a-zA-Z]++){11,}+")
 _WORD = re.compile("[a-zA-Z]+")
 _MIN_MNEMONIC_WORDS = 12
-# Several words may be in the phrase twice.
-_MIN_MNEMONIC_HINTS = 7
+# Quotation marks may be attached to the first and the last word.
+_MNEMONIC_RUN = b"\x01" * (_MIN_MNEMONIC_WORDS - 2)
 
 
 @cache

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.ledger.redacted_writes import RedactedWrites, Redactor
+from recollect.ledger.redacted_writes import RedactedWrites, WriteRedactor
 from recollect.ledger.sql import (
     accounts,
     full_text,
@@ -92,7 +92,7 @@ class Ledger:
     of theirs has changed.
     """
 
-    def __init__(self, engine: SqlEngine, model: EmbeddingModel, redactor: Redactor | None = None) -> None:
+    def __init__(self, engine: SqlEngine, model: EmbeddingModel, redactor: WriteRedactor | None = None) -> None:
         self.engine = engine
         self._model = model
         self.clean = RedactedWrites(redactor)
@@ -101,7 +101,7 @@ class Ledger:
         self.on_change: Callable[[str], None] = lambda user: None
 
     @classmethod
-    async def open(cls, engine: SqlEngine, model: EmbeddingModel, redactor: Redactor | None = None) -> Ledger:
+    async def open(cls, engine: SqlEngine, model: EmbeddingModel, redactor: WriteRedactor | None = None) -> Ledger:
         """Migrate the schema; rebuild a full text made with other rules."""
         ledger = cls(engine, model, redactor)
         try:

@@ -37,7 +37,7 @@ from recollect.ledger.postgres_dialect import (
     tenant_statements,
 )
 from recollect.ledger.postgres_tables import scrub, sweep
-from recollect.ledger.redacted_writes import Redactor
+from recollect.ledger.redacted_writes import WriteRedactor
 from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
 
@@ -489,7 +489,7 @@ def _is_closed(connection: Any) -> bool:
 
 
 async def open_postgres(
-    dsn: str, model: EmbeddingModel, redactor: Redactor | None = None, *, connections: int = CONNECTIONS
+    dsn: str, model: EmbeddingModel, redactor: WriteRedactor | None = None, *, connections: int = CONNECTIONS
 ) -> Ledger:
     """Open the ledger in a database, whose tables are created if they do not exist."""
     engine = PostgresEngine(dsn, connections=connections)

@@ -31,7 +31,7 @@ from recollect.model.turn import Turn
 T = TypeVar("T", Add, Supersede)
 
 
-class Redactor(Protocol):
+class WriteRedactor(Protocol):
     """Removes secrets; each method returns an equal value if there are none."""
 
     def redact_record(self, record: MemoryRecord) -> tuple[MemoryRecord, tuple[str, ...]]: ...
@@ -55,7 +55,7 @@ class RedactedWrites:
     A vector that was computed from a text with a secret is dropped; the text is embedded again in the background.
     """
 
-    def __init__(self, redactor: Redactor | None) -> None:
+    def __init__(self, redactor: WriteRedactor | None) -> None:
         self._redactor = redactor
 
     def author(self, by: Author) -> Author:
@@ -102,7 +102,7 @@ class RedactedWrites:
         """Redact a name or a message."""
         return self._redactor.redact_label(text) if self._redactor and text else text
 
-    def _change(self, change: Change, redactor: Redactor) -> Change:
+    def _change(self, change: Change, redactor: WriteRedactor) -> Change:
         match change:
             case Add():
                 return _with_record(change, redactor)
@@ -122,7 +122,7 @@ class RedactedWrites:
             return job
         return replace(job, payload=replace(job.payload, model=self.label(job.payload.model)))
 
-    def _effect(self, effect: Effect, redactor: Redactor) -> Effect:
+    def _effect(self, effect: Effect, redactor: WriteRedactor) -> Effect:
         match effect:
             case FinishJob() if effect.result:
                 return replace(effect, result=redactor.redact_json(effect.result))
@@ -133,7 +133,7 @@ class RedactedWrites:
         return effect
 
 
-def _with_record(change: T, redactor: Redactor) -> T:
+def _with_record(change: T, redactor: WriteRedactor) -> T:
     record, kinds = redactor.redact_record(change.record)
     if not kinds:
         return change

@@ -138,10 +138,10 @@ async def normalize_turns(
     time_slice = TimeSlice()
     for turn in parse_messages(scope, messages):
         await time_slice.pause()
-        text, secrets = await redactor.redact_turn_text(strip_context(turn.content))
+        clean, secrets = await redactor.redact_turn(replace(turn, content=strip_context(turn.content)))
         kinds |= dict.fromkeys(secrets)
-        if text.strip():
-            normalized.append(replace(turn, content=text))
+        if clean.content.strip():
+            normalized.append(clean)
     return normalized, tuple(kinds)
 
 

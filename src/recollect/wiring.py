@@ -206,7 +206,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
         ),
         allowance=LlmQuota(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
         tries=settings.job_tries,
-        redactor=Redactor(memories=settings.redact_memories, turns=settings.redact_turns),
+        redactor=_redactor(settings),
         after=SessionConfig(compress_every=0, episode=False, promote_from=None)
         if by == "off"
         else SessionConfig(
@@ -220,6 +220,10 @@ def _learning_config(settings: Settings) -> LearningConfig:
             promote_from=settings.promote_importance if settings.promote else None,
         ),
     )
+
+
+def _redactor(settings: Settings) -> Redactor:
+    return Redactor(memories=settings.redact_memories, turns=settings.redact_turns)
 
 
 def _is_small(settings: Settings) -> bool:
@@ -259,21 +263,21 @@ def _maintenance_config(settings: Settings) -> MaintenanceConfig:
 
 async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
     """Open the ledger of the settings."""
-    database = settings.database
+    database, redactor = settings.database, _redactor(settings)
     if database.startswith(("postgresql://", "postgres://")):
         from recollect.ledger.postgres import open_postgres
 
-        return await open_postgres(database, model, connections=settings.postgres_connections)
+        return await open_postgres(database, model, redactor, connections=settings.postgres_connections)
     if database in ("memory:", ":memory:"):
         from recollect.ledger.sqlite import open_in_memory
 
-        return await open_in_memory(model)
+        return await open_in_memory(model, redactor)
     if "://" in database:
         scheme = database.partition("://")[0]
         raise InvalidSettings(f"database: {scheme}:// is not known; use postgresql://, a file name, or memory:")
     from recollect.ledger.sqlite import open_sqlite
 
-    return await open_sqlite(ledger_path(settings), model)
+    return await open_sqlite(ledger_path(settings), model, redactor)
 
 
 @asynccontextmanager
@@ -289,8 +293,7 @@ async def open_store(settings: Settings) -> AsyncIterator[tuple[Ledger, Embedder
 
 def open_spill_journal(settings: Settings) -> SpillJournal:
     """Return the journal for turns that arrive while the ledger is unavailable."""
-    redactor = Redactor(turns=settings.redact_turns)
-    return SpillJournal(spill_folder(settings), max_bytes=settings.spill_mb << 20, redactor=redactor)
+    return SpillJournal(spill_folder(settings), max_bytes=settings.spill_mb << 20, redactor=_redactor(settings))
 
 
 def spill_folder(settings: Settings) -> Path:

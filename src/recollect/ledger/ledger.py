@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect.ledger.redacted_writes import RedactedWrites, WriteRedactor
 from recollect.ledger.sql import (
     accounts,
     full_text,
@@ -91,17 +92,18 @@ class Ledger:
     of theirs has changed.
     """
 
-    def __init__(self, engine: SqlEngine, model: EmbeddingModel) -> None:
+    def __init__(self, engine: SqlEngine, model: EmbeddingModel, redactor: WriteRedactor | None = None) -> None:
         self.engine = engine
         self._model = model
+        self.clean = RedactedWrites(redactor)
         self._lengths = full_text.DocLengthCache()
         self._postings = full_text.PostingCache()
         self.on_change: Callable[[str], None] = lambda user: None
 
     @classmethod
-    async def open(cls, engine: SqlEngine, model: EmbeddingModel) -> Ledger:
+    async def open(cls, engine: SqlEngine, model: EmbeddingModel, redactor: WriteRedactor | None = None) -> Ledger:
         """Migrate the schema; rebuild a full text made with other rules."""
-        ledger = cls(engine, model)
+        ledger = cls(engine, model, redactor)
         try:
             await migrate(engine)
             if await engine.read(maintenance.terms_version, tenant=NO_TENANT, quick=True) != TERMS_RULES:
@@ -136,6 +138,8 @@ class Ledger:
         With `since`, the revision from which the changes were derived, raise Conflict if anything of the user was
         erased after it: the changes could bring it back.
         """
+        changes, effects = await self.clean.changes(changes), await self.clean.effects(effects)
+        by = self.clean.author(by)
         applied = await self.engine.write(
             lambda tx: change_sql.apply(
                 tx, scope, changes, by=by, model=self._model, once=once, effects=effects, since=since
@@ -158,6 +162,7 @@ class Ledger:
 
     async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
         """Undo one history entry, or the `whole` batch it is part of."""
+        by = self.clean.author(by)
         undone = await self.engine.write(
             lambda tx: change_sql.undo(tx, scope, entry_id, by=by, whole=whole), tenant=scope.user
         )
@@ -180,7 +185,8 @@ class Ledger:
         as they are, and those that an erasure reached since then are left out. If none is left nothing is written, no
         jobs either. Without it, an existing id raises Conflict.
         """
-        new = turn_sql.NewTurns(turns, vectors, self._model, by)
+        turns, vectors = await self.clean.turns(turns, vectors)
+        new, jobs = turn_sql.NewTurns(turns, vectors, self._model, self.clean.author(by)), await self.clean.jobs(jobs)
         appended = await self.engine.write(
             lambda tx: turn_sql.append(tx, scope, new, jobs=jobs, received_at=received_at), tenant=scope.user
         )
@@ -286,11 +292,11 @@ class Ledger:
 
     # Jobs and usage ----------------------------------------------------------------------------------
 
-    enqueue = write_method(job_sql.enqueue)
+    enqueue = write_method(job_sql.enqueue, clean={"jobs": RedactedWrites.jobs})
     renew = write_method(leases.renew)
-    finish = write_method(leases.finish)
-    fail = write_method(leases.fail)
-    release = write_method(leases.release)
+    finish = write_method(leases.finish, clean={"result": RedactedWrites.json})
+    fail = write_method(leases.fail, clean={"error": RedactedWrites.label})
+    release = write_method(leases.release, clean={"error": RedactedWrites.label})
     job = read_method(job_sql.job, quick=True)
     jobs = read_method(job_sql.jobs)
     job_stats = read_method(job_sql.job_stats, quick=lambda user=None: user is not None)
@@ -321,24 +327,26 @@ class Ledger:
 
     # Responses, idempotency keys, API keys, tombstones -----------------------------------------------
 
-    save_response = write_method(response_sql.save_response)
+    save_response = write_method(
+        response_sql.save_response, clean={"response": RedactedWrites.response, "items": RedactedWrites.items}
+    )
     response = read_method(response_sql.response, quick=True)
     response_chain = read_method(response_sql.response_chain)
     drop_response = write_method(response_sql.drop_response)
-    save_thread = write_method(response_sql.save_thread)
+    save_thread = write_method(response_sql.save_thread, clean={"thread": RedactedWrites.thread})
     thread = read_method(response_sql.thread, quick=True)
     drop_thread = write_method(response_sql.drop_thread)
-    add_items = write_method(response_sql.add_items)
+    add_items = write_method(response_sql.add_items, clean={"added": RedactedWrites.items})
     thread_items = read_method(response_sql.thread_items)
     thread_item = read_method(response_sql.thread_item, quick=True)
     drop_item = write_method(response_sql.drop_item)
 
     claim_key = write_method(accounts.claim_key)
-    store_answer = write_method(accounts.store_answer)
+    store_answer = write_method(accounts.store_answer, clean={"answer": RedactedWrites.json})
     release_key = write_method(accounts.release_key)
 
     # The owner of a key is known only once it is found, so keys are not rows of a user.
-    add_key = write_method(accounts.add_key, tenant=NO_TENANT)
+    add_key = write_method(accounts.add_key, tenant=NO_TENANT, clean={"key": RedactedWrites.key})
     keys = read_method(accounts.keys, tenant=NO_TENANT)
     find_key = read_method(accounts.find_key, tenant=NO_TENANT, quick=True)
     has_keys = read_method(accounts.has_keys, tenant=NO_TENANT, quick=True)
@@ -359,6 +367,7 @@ class Ledger:
 
         A job that runs for the user at that moment has no effect; it runs again on what is left.
         """
+        by = self.clean.author(by)
         outcome = await self.engine.write(lambda tx: erase_sql.erase(tx, scope, request, by=by), tenant=scope.user)
         self.on_change(scope.user)
         caches = self._drop_caches(scope.user)
@@ -386,6 +395,7 @@ class Ledger:
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         """Repeat the erasures that this store has no record of; return a receipt for each user it has."""
+        by = self.clean.author(by)
         replayed: list[tuple[Scope, ErasureRequest, erase_sql.ErasureOutcome, StoreErasure]] = []
         for each in erasures:
             done = await self.engine.write(partial(erase_sql.replay, erasure=each, by=by), tenant=ALL_TENANTS)

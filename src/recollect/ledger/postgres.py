@@ -37,6 +37,7 @@ from recollect.ledger.postgres_dialect import (
     tenant_statements,
 )
 from recollect.ledger.postgres_tables import scrub, sweep
+from recollect.ledger.redacted_writes import WriteRedactor
 from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
 
@@ -487,13 +488,15 @@ def _is_closed(connection: Any) -> bool:
         return True
 
 
-async def open_postgres(dsn: str, model: EmbeddingModel, *, connections: int = CONNECTIONS) -> Ledger:
+async def open_postgres(
+    dsn: str, model: EmbeddingModel, redactor: WriteRedactor | None = None, *, connections: int = CONNECTIONS
+) -> Ledger:
     """Open the ledger in a database, whose tables are created if they do not exist."""
     engine = PostgresEngine(dsn, connections=connections)
     try:
         await engine.open()
         async with engine.migrating():
-            return await Ledger.open(engine, model)
+            return await Ledger.open(engine, model, redactor)
     except BaseException:
         await engine.close()
         raise

@@ -20,6 +20,7 @@ import apsw
 
 from recollect.errors import RecollectError, StoreUnavailable, Unsupported
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.redacted_writes import WriteRedactor
 from recollect.ledger.sql.tx import ALL_TENANTS, LOG, Row, ScrubResult, Tenant, Tx, run_now
 from recollect.ledger.sqlite_connection import (
     DIALECT,
@@ -268,14 +269,16 @@ class SqliteEngine:
                 connection.close()
 
 
-async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> Ledger:
+async def open_sqlite(
+    path: Path, model: EmbeddingModel, redactor: WriteRedactor | None = None, *, vfs: str | None = None
+) -> Ledger:
     """Open the ledger in a file, which is created if it does not exist."""
-    return await Ledger.open(await _engine(path, vfs), model)
+    return await Ledger.open(await _engine(path, vfs), model, redactor)
 
 
-async def open_in_memory(model: EmbeddingModel) -> Ledger:
+async def open_in_memory(model: EmbeddingModel, redactor: WriteRedactor | None = None) -> Ledger:
     """Open an empty ledger in this process's memory; it is gone once it is closed."""
-    return await open_sqlite(Path(f"/recollect-{new_id()}"), model, vfs=MEMORY_VFS)
+    return await open_sqlite(Path(f"/recollect-{new_id()}"), model, redactor, vfs=MEMORY_VFS)
 
 
 async def _database_bytes(tx: Tx) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -114,6 +115,11 @@ class IdempotencyToken:
 
     key: str
     digest: str
+
+    @property
+    def key_digest(self) -> str:
+        """The key as it is stored: clients may put anything into it."""
+        return blake2b(self.key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import tomllib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -17,21 +18,20 @@ from recollect.errors import InvalidInput
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
+from recollect.model.turn import Turn
+from recollect.write.account_numbers import find_account_numbers, may_contain_account_numbers
+from recollect.write.credential_model import find_credentials, has_cue
 from recollect.write.operations import ExtractedFact
-from recollect.write.secret_detectors import PasswordDetector, find_account_numbers, may_contain_account_numbers
+from recollect.write.secret_rules import secret_rules
 
 T = TypeVar("T")
 _Steps: TypeAlias = Generator[None, None, T]
-_MARK_FORMAT = "[redacted: {kind}]"
-# The rest of a key after its prefix.
-_KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
-# A text without a word of this length contains no key.
-_MIN_KEY_CHARS = 16
 _WHITESPACE = re.compile(r"\s")
-_LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile(r"\d")
-# "process.env.TOKEN_2", "my-secret-key": names of secrets consist of words and numbers.
-_BETWEEN_PARTS = re.compile(r"[_./~+-]++")
-_PART = re.compile(r"[A-Za-z]++\d{0,3}+|\d++|")
+_MARK_START = "[redacted: "
+# A text is redacted several times on its way into the ledger. Only hashes are kept, no text.
+_CLEAN_HASHES: set[int] = set()
+_MAX_CLEAN_HASHES = 4096
+_MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +40,6 @@ class Redacted:
 
     text: str
     kinds: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _SecretRule:
-    kind: str
-    hints: tuple[str, ...]
-    pattern: re.Pattern[str]
-    check: Callable[[str], str]
-    short: bool = False
-
-    def search(self, text: str) -> Iterator[tuple[int, int, str]]:
-        group = "secret" if "secret" in self.pattern.groupindex else 0
-        for match in self.pattern.finditer(text):
-            if secret := self.check(match[group]):
-                start = match.start(group)
-                yield start, start + len(secret), self.kind
 
 
 def redact(text: str) -> Redacted:
@@ -113,100 +97,47 @@ def _redact_piece(text: str) -> Redacted:
 
     Secrets with a known form are replaced first, since their kind is more specific than the name before them.
     """
-    patterns = _secret_patterns()
-    lower = text.lower()
-    fitting = patterns.matching_rules(lower)
-    if not fitting and not patterns.passwords.names_in(lower) and not may_contain_account_numbers(text):
+    if hash(text) in _CLEAN_HASHES:
         return Redacted(text)
-    kinds: list[str] = []
-    for at in sorted(fitting):
-        text = _replace_secrets(text, patterns.rules[at].search(text), kinds)
-    text = _replace_secrets(text, patterns.passwords.search(text), kinds)
-    text = _replace_secrets(text, find_account_numbers(text), kinds)
-    return Redacted(text, tuple(kinds))
+    lower, rules = text.lower(), secret_rules()
+    fitting, is_cued = rules.matching(lower), has_cue(lower)
+    has_numbers, has_mnemonic = may_contain_account_numbers(text), rules.may_contain_mnemonic(lower)
+    clean = text
+    for rule in fitting:
+        clean = _replace_secrets(clean, rule.search(clean))
+    if has_mnemonic:
+        clean = _replace_secrets(clean, rules.find_mnemonics(clean))
+    if has_numbers:
+        clean = _replace_secrets(clean, find_account_numbers(clean))
+    if is_cued:
+        clean = _replace_secrets(clean, find_credentials(clean))
+    if len(_CLEAN_HASHES) >= _MAX_CLEAN_HASHES:
+        _CLEAN_HASHES.clear()
+    # Redaction of its own output changes nothing.
+    _CLEAN_HASHES.add(hash(clean))
+    return Redacted(text) if clean == text else Redacted(clean, _new_kinds(text, clean))
 
 
-def _replace_secrets(text: str, secrets: Iterable[tuple[int, int, str]], kinds: list[str]) -> str:
+def _new_kinds(before: str, after: str) -> tuple[str, ...]:
+    """Return the kinds of the secrets that were replaced, in order."""
+    earlier = Counter(_MARK_PATTERN.findall(before))
+    marks = _MARK_PATTERN.findall(after)
+    kinds = []
+    for mark in marks:
+        earlier[mark] -= 1
+        if earlier[mark] < 0:
+            kinds.append(mark[len(_MARK_START) : -1])
+    return tuple(kinds)
+
+
+def _replace_secrets(text: str, secrets: Iterable[tuple[int, int, str]]) -> str:
     parts: list[str] = []
     last = 0
     for start, end, kind in sorted(secrets):
         if start >= last:
-            parts += [text[last:start], _MARK_FORMAT.format(kind=kind)]
-            kinds.append(kind)
+            parts += [text[last:start], f"{_MARK_START}{kind}]"]
             last = end
     return "".join([*parts, text[last:]]) if parts else text
-
-
-def _accept_any(secret: str) -> str:
-    return secret
-
-
-def _accept_mixed(secret: str) -> str:
-    """Return the secret if it has letters and digits; else empty."""
-    return secret if _LETTER.search(secret) and _DIGIT.search(secret) else ""
-
-
-def _accept_random(secret: str) -> str:
-    """Return the secret if it is mixed and not the name of a variable; else empty."""
-    secret = secret.rstrip(".")
-    return "" if all(map(_PART.fullmatch, _BETWEEN_PARTS.split(secret))) else _accept_mixed(secret)
-
-
-_CHECKS: Mapping[str, Callable[[str], str]] = {"": _accept_any, "mixed": _accept_mixed, "random": _accept_random}
-
-
-@dataclass(frozen=True, slots=True)
-class _SecretPatterns:
-    """Compiled secrets.toml; each hint has the number of its rule."""
-
-    rules: tuple[_SecretRule, ...]
-    short_hints: tuple[tuple[str, int], ...]
-    long_hints: tuple[tuple[str, int], ...]
-    prefixes: tuple[tuple[str, int], ...]
-    any_prefix: re.Pattern[str]
-    passwords: PasswordDetector
-
-    def matching_rules(self, lower: str) -> set[int]:
-        """Return the rules that a lower-case text has hints of."""
-        fitting = {at for hint, at in self.short_hints if hint in lower}
-        if long := [word for word in lower.split() if len(word) >= _MIN_KEY_CHARS]:
-            fitting |= {at for hint, at in self.long_hints if hint in lower}
-            # One search excludes all prefixes for most texts.
-            if any(map(self.any_prefix.search, long)):
-                fitting |= {at for hint, at in self.prefixes if hint in lower}
-        return fitting
-
-
-@cache
-def _secret_patterns() -> _SecretPatterns:
-    table = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))
-    prefix_rules = tuple(_prefix_rules(table["beginnings"]))
-    rules = (*prefix_rules, *map(_build_rule, table["rule"]))
-    hints = [(hint, at) for at, rule in enumerate(rules) for hint in rule.hints]
-    prefixes = tuple(each for each in hints if each[1] < len(prefix_rules))
-    other_hints = hints[len(prefixes) :]
-    return _SecretPatterns(
-        rules,
-        short_hints=tuple(each for each in other_hints if rules[each[1]].short),
-        long_hints=tuple(each for each in other_hints if not rules[each[1]].short),
-        prefixes=prefixes,
-        any_prefix=re.compile("|".join(re.escape(hint) for hint, _ in prefixes)),
-        passwords=PasswordDetector(table["password"]),
-    )
-
-
-def _prefix_rules(table: Mapping[str, Iterable[str]]) -> Iterator[_SecretRule]:
-    for kind, prefixes in table.items():
-        longest_first = sorted(prefixes, key=len, reverse=True)
-        pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))}){_KEY_REST}")
-        yield _SecretRule(kind, tuple(each.lower() for each in longest_first), pattern, _accept_random)
-
-
-def _build_rule(table: Mapping[str, Any]) -> _SecretRule:
-    check = _CHECKS[table.get("check", "")]
-    return _SecretRule(
-        table["kind"], tuple(table["hints"]), re.compile(table["pattern"]), check, table.get("short", False)
-    )
 
 
 # The fields of a memory that may contain secrets.
@@ -218,6 +149,9 @@ _ACCESS_KEY_NAME = re.compile("api|access|secret|private|auth|sign|encrypt|licen
 # Samples of secrets that are recognised only by their name: password, PIN, social security and card number.
 _SAMPLE_SECRETS = ("x7Kq2pL9vW3nR8tZ", "4821", "457555462", "630427373398")
 _MIN_NUMBER = 10**8
+# Binary data in base64.
+_MIN_BLOB_CHARS = 1024
+_BLOB = re.compile(r"(?:data:[\w.+/;=-]{1,100};base64,)?[A-Za-z0-9+/_=-]++")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +182,35 @@ class Redactor:
         redacted = await run_in_slices(_redact_normalized(text))
         return redacted.text, redacted.kinds
 
+    async def redact_turn(self, turn: Turn) -> tuple[Turn, tuple[str, ...]]:
+        """Redact the text of a turn and the name of its speaker."""
+        if not self.turns:
+            return turn, ()
+        content, kinds = await self.redact_turn_text(turn.content)
+        name, name_kinds = await self.redact_turn_text(turn.name) if turn.name else (turn.name, ())
+        kinds = tuple(dict.fromkeys((*kinds, *name_kinds)))
+        clean = replace(turn, content=content, name=name) if kinds else turn
+        if turn.exported_record is None:
+            return clean, kinds
+        record, record_kinds = await self.redact_record(turn.exported_record)
+        return replace(clean, exported_record=record), tuple(dict.fromkeys((*kinds, *record_kinds)))
+
     def redact_author(self, by: Author) -> Author:
-        """Redact the reason of an author."""
-        return replace(by, why=run_at_once(_redact_normalized(by.why)).text) if by.why and self.memories else by
+        """Redact the name and the reason of an author."""
+        return replace(by, who=self.redact_label(by.who), why=self.redact_label(by.why)) if self.memories else by
+
+    def redact_label(self, text: str) -> str:
+        """Redact a short text that is always stored without secrets: a name, a reason or an error."""
+        return run_at_once(_redact_normalized(text)).text if text else text
+
+    async def redact_json(self, value: Any) -> Any:
+        """Redact plain JSON that is stored with turns: responses, conversations, results."""
+        if not self.turns:
+            return value
+        try:
+            return await run_in_slices(_redact_value(value, []))
+        except RecursionError:
+            raise InvalidInput("the JSON is nested too deeply; make it flatter") from None
 
 
 def _redact_fields(fields: Mapping[str, Any], key: str | None) -> _Steps[tuple[dict[str, Any], tuple[str, ...]]]:
@@ -273,6 +233,9 @@ def _redact_normalized(text: str) -> _Steps[Redacted]:
 
 def _redact_value(value: Any, kinds: list[str], *, name: str = "") -> _Steps[Any]:
     match value:
+        case str() if len(value) >= _MIN_BLOB_CHARS and _BLOB.fullmatch(value):
+            # An image or encrypted reasoning; a change would destroy it.
+            return value
         case str():
             return (yield from _redact_named_text(value, kinds, name))
         case Mapping():
@@ -317,7 +280,6 @@ def _is_secret_name(name: str) -> bool:
     return not is_any_key and any(redact(f"{name}: {each}").kinds for each in _SAMPLE_SECRETS)
 
 
-_MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 # The minimum words of a clause that states more than a secret: without a secret in it, and with one.
 _MIN_WORDS = 3

@@ -209,7 +209,7 @@ async def claim_key(tx: Tx, user: str, once: IdempotencyToken, *, stale_before: 
 
     Raise IdempotencyReuse if it was used for a different request.
     """
-    params = {"user": user, "key": once.key, "digest": once.digest, "at": to_micros(now()), "begun": _PENDING}
+    params = {"user": user, "key": once.key_digest, "digest": once.digest, "at": to_micros(now()), "begun": _PENDING}
     claimed = await fetch_one(
         tx,
         'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '
@@ -247,14 +247,15 @@ async def store_answer(
         return
     result = json.dumps({"answer": answer}, ensure_ascii=False)
     await tx.run(
-        f"UPDATE idempotency SET result = :result WHERE {_KEY}", {"user": user, "key": once.key, "result": result}
+        f"UPDATE idempotency SET result = :result WHERE {_KEY}",
+        {"user": user, "key": once.key_digest, "result": result},
     )
 
 
 async def release_key(tx: Tx, user: str, once: IdempotencyToken, *, answered: bool = False) -> None:
     """Free the key of a request that failed; one that has its answer stays, unless it is `answered` in error."""
     pending = "" if answered else " AND result = :begun"
-    params = {"user": user, "key": once.key, "digest": once.digest} | ({} if answered else {"begun": _PENDING})
+    params = {"user": user, "key": once.key_digest, "digest": once.digest} | ({} if answered else {"begun": _PENDING})
     await tx.run(f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest{pending}", params)
 
 

@@ -168,7 +168,7 @@ async def apply(
             "VALUES (:user, :key, :digest, :at, :result)",
             {
                 "user": scope.user,
-                "key": once.key,
+                "key": once.key_digest,
                 "digest": once.digest,
                 "at": to_micros(now()),
                 "result": json.dumps({"batch": applied.batch, "outcomes": outcomes}),
@@ -328,7 +328,7 @@ async def _done_before(tx: Tx, scope: Scope, once: IdempotencyToken) -> Applied 
     row = await fetch_one(
         tx,
         'SELECT digest, result FROM idempotency WHERE user_id = :user AND "key" = :key',
-        {"user": scope.user, "key": once.key},
+        {"user": scope.user, "key": once.key_digest},
     )
     if row is None:
         return None

@@ -7,7 +7,7 @@ a writer thread can run them to the end with `run_now`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -195,6 +195,7 @@ Body = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
 Method = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 # Rows that one transaction prunes, so that no writer waits for long.
 PRUNE_BATCH = 1000
+_NOTHING: Mapping[str, Any] = {}
 
 
 def read_method(
@@ -219,13 +220,30 @@ def read_method(
     return method
 
 
-def write_method(body: Body[P, T], *, tenant: Tenant | None = None) -> Method[P, T]:
-    """Return a method that runs `body` in a transaction and returns once it is on disk; `tenant` as for reads."""
+def write_method(
+    body: Body[P, T],
+    *,
+    tenant: Tenant | None = None,
+    clean: Mapping[str, Callable[[Any, Any], Awaitable[Any]]] = _NOTHING,
+) -> Method[P, T]:
+    """Return a method that runs `body` in a transaction and returns once it is on disk; `tenant` as for reads.
+
+    `clean` has the function that redacts an argument, by the argument's name.
+    """
     tenant_of = _tenant_getter(body, tenant)
+    names = list(inspect.signature(body).parameters)[1:]
+
+    async def redact(ledger: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        async def redact_one(name: str, value: Any) -> Any:
+            return await clean[name](ledger.clean, value) if name in clean and value is not None else value
+
+        positional = [await redact_one(name, value) for name, value in zip(names, args, strict=False)]
+        return positional, {name: await redact_one(name, value) for name, value in kwargs.items()}
 
     @wraps(body)
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self.engine.write(lambda tx: body(tx, *args, **kwargs), tenant=tenant_of(args, kwargs))
+        call: Any = await redact(self, args, kwargs) if clean else (args, kwargs)
+        result: T = await self.engine.write(lambda tx: body(tx, *call[0], **call[1]), tenant=tenant_of(args, kwargs))
         return result
 
     return method

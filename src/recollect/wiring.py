@@ -290,7 +290,12 @@ async def open_store(settings: Settings) -> AsyncIterator[tuple[Ledger, Embedder
 def open_spill_journal(settings: Settings) -> SpillJournal:
     """Return the journal for turns that arrive while the ledger is unavailable."""
     redactor = Redactor(turns=settings.redact_turns)
-    return SpillJournal(spill_folder(settings), max_bytes=settings.spill_mb << 20, redactor=redactor)
+    return SpillJournal(
+        spill_folder(settings),
+        max_bytes=settings.spill_mb << 20,
+        redactor=redactor,
+        home=settings.home.expanduser(),
+    )
 
 
 def spill_folder(settings: Settings) -> Path:

@@ -119,7 +119,9 @@ def test_a_ledger_put_in_place_of_another_is_used_after_a_restart(home: Path, me
         assert texts(former) == {"I live in Porto"}
 
 
-def test_an_older_or_another_ledger_copied_over_the_file_is_noticed(home: Path, memory: Memory, tmp_path: Path) -> None:
+def test_an_older_or_another_ledger_copied_over_the_file_is_noticed(
+    home: Path, memory: Memory, tmp_path: Path
+) -> None:
     memory.close()
     older = shutil.copyfile(database(home), tmp_path / "older.db")
     for source in (older, other_ledger(tmp_path / "other")):

@@ -150,9 +150,7 @@ class WriteJob:
 
     __slots__ = ("body", "error", "future", "loop", "result")
 
-    def __init__(
-        self, body: Any, loop: asyncio.AbstractEventLoop | None, future: asyncio.Future[Any] | None
-    ) -> None:
+    def __init__(self, body: Any, loop: asyncio.AbstractEventLoop | None, future: asyncio.Future[Any] | None) -> None:
         self.body, self.loop, self.future = body, loop, future
         self.result: Any = None
         self.error: BaseException | None = None

@@ -90,7 +90,7 @@ def test_a_ledger_that_comes_back_is_used_without_a_restart(
     home: Path, memory: Memory, move_away: Callable[[Path], Callable[[], None]]
 ) -> None:
     move_back = move_away(home)
-    with pytest.raises(StoreUnavailable, match="was moved or unmounted while in use.*put it back"):
+    with pytest.raises(StoreUnavailable, match=r"was moved or unmounted while in use.*put it back"):
         memory.add("I like tea", user_id="ann")
     assert not database(home).exists()
     move_back()
@@ -131,7 +131,7 @@ def test_an_older_or_another_ledger_copied_over_the_file_is_noticed(
         with Memory(home=home) as later:
             assert texts(later)
             shutil.copyfile(source, database(home))
-            with pytest.raises(StoreUnavailable, match="was overwritten while in use.*recollect restore"):
+            with pytest.raises(StoreUnavailable, match=r"was overwritten while in use.*recollect restore"):
                 later.add("I like tea", user_id="ann")
             with pytest.raises(StoreUnavailable, match="was overwritten"):
                 texts(later)

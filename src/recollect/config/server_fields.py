@@ -139,8 +139,8 @@ class ServerSettings(BaseModel):
     keep_alive_s: int = setting(65, "Time that a connection without a request is kept open.", ge=1, le=3600)
     max_connections: int = setting(
         4096,
-        "Maximum number of open connections of a server process, and fewer if it may not open that many files. If there "
-        "are more, the one that has waited longest for its client is closed.",
+        "Maximum number of open connections of a server process, and fewer if it may not open that many files. If "
+        "there are more, the one that has waited longest for its client is closed.",
         ge=8,
         le=1_000_000,
     )
@@ -162,6 +162,11 @@ class AuthSettings(BaseModel):
         "auto",
         "Authentication: auto (an API key, a trusted gateway or a token; anyone on this machine if "
         "none is configured), off, or any of keys, gateway and jwt, separated by commas.",
+    )
+    allow_anonymous_proxy: bool = setting(
+        False,
+        "While no authentication is configured, serve requests that came through a reverse proxy, as the owner's; "
+        "otherwise they are refused.",
     )
     trusted_gateways: str = setting(
         "", "Addresses or networks, separated by commas, that may name the user in a header."

@@ -43,19 +43,22 @@ class ConnectionLimits:
         )
         self._max_of_address = settings.max_connections_per_address or max(1, self._max // 2)
         self._gateways: tuple[Network, ...] = parse_networks(settings.trusted_gateways)
-        self._by_address: Counter[str] = Counter()
+        self._count, self._by_address = 0, Counter[str]()
         # Those whose request is not complete and those without one, the longest waiting first.
         self._waiting: dict[GuardedProtocol, None] = {}
 
     def admit(self, connection: GuardedProtocol, address: str) -> ErrorInfo | None:
         """Count a new connection; return why it has to be closed, if no other one can make room for it."""
+        self._count += 1
         self._by_address[address] += 1
         self._waiting[connection] = None
-        if self._by_address[address] > self._max_of_address and not is_within(address, self._gateways):
+        if self._by_address[address] > self._max_of_address and not is_within(connection.peer, self._gateways):
             if not self._evict(connection, address):
-                message = f"This address has {self._max_of_address} open connections; max_connections_per_address limits them"
+                message = (
+                    f"This address has {self._max_of_address} connections, as max_connections_per_address allows"
+                )
                 return ErrorInfo(429, "TooManyConnections", message, retry_after_s=1.0)
-        elif self._by_address.total() > self._max and not self._evict(connection):
+        elif self._count > self._max and not self._evict(connection):
             message = f"The server has {self._max} open connections; max_connections and the file limit set that"
             return ErrorInfo(503, "TooManyConnections", message, retry_after_s=1.0)
         return None
@@ -69,6 +72,7 @@ class ConnectionLimits:
 
     def release(self, connection: GuardedProtocol, address: str) -> None:
         self._waiting.pop(connection, None)
+        self._count -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -88,7 +92,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.address = ""
+        # The client, and what counts as one client.
+        self.peer = self.address = ""
         self._is_counted = False
         self._in_headers, self._in_body = True, False
         self._header_bytes = 0
@@ -98,7 +103,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.address = client_network(self.client[0]) if self.client else ""
+        self.peer = self.client[0] if self.client else ""
+        self.address = client_network(self.peer)
         self._is_counted = True
         self._begun_at = self.loop.time()
         if refusal := self.limits.admit(self, self.address):

@@ -243,8 +243,8 @@ def make_file(path: Path, *, vfs: str | None) -> None:
         if vfs is None and not path.exists():
             if rescued := find_rescued(path):
                 raise StoreUnavailable(
-                    f"{path} was deleted while in use; its content is in {rescued[-1]}: rename that to {path.name}, or "
-                    f"delete it to begin with an empty ledger"
+                    f"{path} was deleted while in use; its content is in {rescued[-1]}: rename that to {path.name}, "
+                    f"or delete it to begin with an empty ledger"
                 )
             _make_private(path)
     except OSError as error:

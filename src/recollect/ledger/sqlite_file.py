@@ -1,9 +1,9 @@
 """The file of an open SQLite ledger: whether it is still in its place, and how its content is preserved if not.
 
-SQLite keeps writing to a file that was deleted, moved or replaced. Such writes would be acknowledged and lost with the
-process, so the path is compared with the opened file before and after every write, and before every read. A copy over
-the file leaves its identity unchanged: whenever the file itself was modified, which only checkpoints do, its own pages
-are read for the ledger's secret and the number of its last change.
+SQLite keeps writing to a file that was deleted, moved or replaced. Such writes would be acknowledged and lost with
+the process, so the path is compared with the opened file before and after every write, and before every read. A copy
+over the file leaves its identity unchanged: whenever the file itself was modified, which only checkpoints do, its own
+pages are read for the ledger's secret and the number of its last change.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class LedgerFile:
     def _describe_missing(self, error: OSError) -> str:
         if self._is_deleted:
             return (
-                f"{self._path} was deleted while in use, and nothing is stored: stop, rename {self._copy_name}, which "
-                f"has all that was acknowledged, to {self._path.name}, and start; to begin anew, delete that copy"
+                f"{self._path} was deleted while in use, and nothing is stored: stop, rename {self._copy_name}, "
+                f"which has all that was acknowledged, to {self._path.name}, and start; to begin anew, delete it"
             )
         return (
             f"{self._path} was moved or unmounted while in use ({error.strerror}), and nothing is stored: put it "

@@ -18,6 +18,9 @@ import pytest
 
 from recollect.config.settings import load
 from recollect.errors import DiskFull, StoreUnavailable
+from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.learning import UpstreamModels
+from recollect.http.upstream.router import open_upstream_router
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
@@ -357,4 +360,18 @@ async def test_a_home_that_was_moved_away_takes_no_turns(tmp_path: Path) -> None
     await journal.append([spilled_turn("three")])
     lines = [line for path in await journal.claim_files() for line in await journal.read(path)]
     assert [line.turn.message["content"] for line in lines] == ["one", "three"]
+    await journal.close()
+
+
+async def test_an_erasure_takes_spilled_turns_in_with_the_model_of_their_chat(tmp_path: Path) -> None:
+    settings = load({"home": tmp_path, "upstream_url": "http://127.0.0.1:9/v1", "worker": False}, environ={}).settings
+    journal = SpillJournal(spill(tmp_path), max_bytes=MAX_BYTES)
+    await journal.append_messages(MONDAY, [{"role": "user", "content": "I like tea"}], now(), model="gpt-large")
+    upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
+    service = await open_service(settings, models=UpstreamModels(settings, upstreams))
+    await service.erasure.import_spilled("ann")
+    [job] = await service.jobs.list("ann")
+    assert job.payload == ExtractPayload(model="gpt-large")
+    await service.close()
+    await upstreams.close()
     await journal.close()

@@ -91,6 +91,9 @@ class SqliteDialect:
     def contains(self, column: str, param: str) -> str:
         return f"instr({column}, :{param}) > 0"
 
+    async def block_writers(self, tx: Tx) -> None:
+        """Do nothing: there is one writer at a time."""
+
     def in_body(self, name: str) -> str:
         return f"json_extract(body, '$.{name}')"
 

@@ -13,7 +13,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from urllib.parse import quote
 
 import apsw
@@ -221,4 +221,4 @@ def _select_content(connection: apsw.Connection) -> tuple[str, int] | None:
         ).fetchall()
     except apsw.SQLError:
         return None
-    return (str(rows[0][0]), int(rows[0][1])) if rows else None
+    return (str(rows[0][0]), cast(int, rows[0][1])) if rows else None

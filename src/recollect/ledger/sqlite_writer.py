@@ -42,9 +42,9 @@ class SqliteWriter:
     async def submit(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run the body; return when it is on disk."""
         loop = asyncio.get_running_loop()
-        job = WriteJob(body, loop, loop.create_future())
-        self._waiting.put(job)
-        return await job.future  # type: ignore[no-any-return]
+        written: asyncio.Future[T] = loop.create_future()
+        self._waiting.put(WriteJob(body, loop, written))
+        return await written
 
     def check_file(self) -> None:
         """Make the thread check the file, and preserve it if it is not in its place."""

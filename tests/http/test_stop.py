@@ -82,7 +82,11 @@ def test_streams_end_properly_and_their_turns_are_stored(
         answer = httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=headers, timeout=START_S)
         return answer.text, "x-memory-turn" in answer.headers
 
-    variables = {"RECOLLECT_STOP_WITHIN_S": "600", "RECOLLECT_MEMORY_TIMEOUT_S": "30", "OPENAI_BASE_URL": upstream.url}
+    variables = {
+        "RECOLLECT_STOP_WITHIN_S": "600",
+        "RECOLLECT_MEMORY_TIMEOUT_S": "30",
+        "OPENAI_BASE_URL": upstream.url,
+    }
     with (
         RecollectServer(home, "--workers", workers, **variables) as server,
         ThreadPoolExecutor(STREAMS) as clients,

@@ -293,7 +293,12 @@ async def open_store(settings: Settings) -> AsyncIterator[tuple[Ledger, Embedder
 
 def open_spill_journal(settings: Settings) -> SpillJournal:
     """Return the journal for turns that arrive while the ledger is unavailable."""
-    return SpillJournal(spill_folder(settings), max_bytes=settings.spill_mb << 20, redactor=_redactor(settings))
+    return SpillJournal(
+        spill_folder(settings),
+        max_bytes=settings.spill_mb << 20,
+        redactor=_redactor(settings),
+        home=settings.home.expanduser(),
+    )
 
 
 def spill_folder(settings: Settings) -> Path:

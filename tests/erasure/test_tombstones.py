@@ -12,7 +12,7 @@ import pytest
 
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
-from recollect.model.change import Author
+from recollect.model.change import Author, Forget
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -320,3 +320,26 @@ async def test_turns_evicted_by_a_quota_may_come_back_with_old_history(tmp_path:
         service = await memory.service()
         stored = await service.remember(Scope("ann", "", "old"), [user("yes")], by=BY, received_at=received_at)
         assert [turn.content for turn in stored.turns] == ["yes"]
+
+
+async def test_an_evicted_turn_that_is_forgotten_later_does_not_come_back(memory: AsyncMemory) -> None:
+    service = await memory.service()
+
+    async def tell_and_evict(text: str) -> str:
+        [turn] = (await memory.remember(text, user_id="ann", session_id="monday")).turns
+        await service.responses.apply(NAMED, [Forget(turn.id, evicted=True)], by=BY)
+        return turn.id
+
+    async def comes_back(text: str) -> bool:
+        received_at = now() - timedelta(days=1)
+        stored = await service.remember(NAMED, [user(text)], by=BY, received_at=received_at)
+        return bool(stored.turns)
+
+    source = await tell_and_evict(ILL)
+    fact = (await memory.add("Has epilepsy", user_id="ann", evidence=[source])).id
+    await memory.delete(fact, user_id="ann")
+    assert not await comes_back(ILL)
+    await tell_and_evict(JOB)
+    await memory.delete_all(user_id="ann")
+    assert not await comes_back(JOB)
+    assert await comes_back(SLEEP)

@@ -273,6 +273,7 @@ CREATE TABLE tombstones (
     forgotten_at BIGINT NOT NULL,
     PRIMARY KEY (user_id, digest)
 ) WITHOUT ROWID
+CREATE INDEX tombstones_by_time ON tombstones (forgotten_at)
 CREATE TABLE turns (
     user_id TEXT COLLATE BINARY NOT NULL,
     project_id TEXT COLLATE BINARY NOT NULL,

@@ -90,3 +90,25 @@ def test_each_request_is_logged_with_its_id_and_without_content(server: Recollec
     assert expected.items() <= report["req-1"].items()
     assert report[made]["memory"] == "ok"
     assert not re.search("private|zoe|heron|hush|evil", server.log)
+
+
+def test_ids_in_paths_are_not_logged(server: RecollectServer) -> None:
+    paths = (
+        *("/recollect/v1/memories/heron-77", "/recollect/v1/jobs/heron-77", "/memory/heron-77", "/heron-77"),
+        *(
+            "/v1/files/heron-77",
+            "/v1/responses/heron-77",
+            "/v1/threads/heron-77/x",
+            "/recollect/v1/sessions/heron-77",
+        ),
+        *("/sessions/heron-77/memories", "/recollect/v1/memories/%68eron-77", "/heron%252d77", "/api/heron-77"),
+    )
+    with server:
+        for path in paths:
+            httpx.get(f"{server.url}{path}", headers={"X-Memory-User": "zoe"}, timeout=60)
+        server.process.terminate()
+        assert server.process.wait(300) == 0
+    logged = [each["path"] for each in requests_in(server.log) if each["path"] not in ("/health", "/live")]
+    assert len(logged) == len(paths)
+    assert logged[:4] == ["/recollect/v1/memories/*", "/recollect/v1/jobs/*", "/memory/*", "/*"]
+    assert "eron" not in server.log

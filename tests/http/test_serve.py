@@ -198,7 +198,7 @@ def test_the_access_log_has_a_line_for_each_request_without_content(tmp_path: Pa
         wait_until(lambda: "broken off" in server.log)
         lines = [re.sub(r"^\S+ \S+ |[\d.]+ ms", "", line) for line in server.log.splitlines()]
         assert "INFO GET /stream 200  12 B memory ok" in lines
-        assert any(line.startswith("INFO GET /a%0d%0aGET%20/forged%20200 404 ") for line in lines)
+        assert any(line.startswith("INFO GET /*/* 404 ") for line in lines)
         assert any(line.startswith("INFO POST /length 403 ") for line in lines)
         assert "INFO GET /stream 200  6 B memory ok broken off" in lines
         assert not re.search("secret|alex|private|evil|until", server.log)

@@ -327,6 +327,27 @@ async def test_names_of_an_older_postgres_ledger_are_found_after_its_migration()
         await ledger.close()
 
 
+async def test_names_are_found_anew_while_nobody_writes() -> None:
+    async with running_server().database(role=PLAIN_ROLE) as dsn:
+        await with_names(await open_postgres(dsn, MODEL))
+        writer, watcher = await asyncpg.connect(dsn), await asyncpg.connect(dsn)
+        await watcher.execute("DELETE FROM meta WHERE name = 'mentions'")
+        writing = writer.transaction()
+        await writing.start()
+        await writer.execute("UPDATE users SET revision = revision")
+        opening = asyncio.create_task(open_postgres(dsn, MODEL))
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'users'::regclass"
+        while not await watcher.fetch(waits):
+            assert not opening.done()
+            await asyncio.sleep(0.01)
+        await writing.rollback()
+        ledger = await opening
+        assert await mentioned(ledger) == ["b", "a"]
+        await ledger.close()
+        for connection in (writer, watcher):
+            await connection.close()
+
+
 PEOPLE = [Scope(f"user {n}") for n in range(4)]
 # Far more than anything here takes, and less than a writer waits for a lock.
 SOON_S = 25.0

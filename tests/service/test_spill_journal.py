@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,10 @@ from pathlib import Path
 import pytest
 
 from recollect.config.settings import load
-from recollect.errors import DiskFull
+from recollect.errors import DiskFull, StoreUnavailable
+from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.learning import UpstreamModels
+from recollect.http.upstream.router import open_upstream_router
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
@@ -329,3 +333,45 @@ async def test_replayed_turns_are_learned_from_in_the_mode_of_their_chat(
     assert await SpillReplay(journal, lambda: service).replay_pending() == 2
     payloads = {job.scope: job.payload for job in await service.jobs.list("ann") if job.kind is JobKind.EXTRACT}
     assert payloads == {MONDAY: ExtractPayload(mode="task"), tuesday: None}
+
+
+async def test_a_deleted_spill_file_is_written_anew_while_it_is_open(
+    journal: SpillJournal, service: Service, tmp_path: Path
+) -> None:
+    await journal.append([spilled_turn("one")])
+    shutil.rmtree(spill(tmp_path))
+    await journal.append([spilled_turn("two")])
+    # Turns that only wait are put back as well.
+    assert len(await journal.claim_files()) == 1
+    shutil.rmtree(spill(tmp_path))
+    assert await SpillReplay(journal, lambda: service).replay_pending() == 2
+    assert await contents(service) == ["one", "two"]
+
+
+async def test_a_home_that_was_moved_away_takes_no_turns(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    journal = SpillJournal(home / "spill", max_bytes=MAX_BYTES, home=home)
+    await journal.append([spilled_turn("one")])
+    home.rename(tmp_path / "away")
+    with pytest.raises(StoreUnavailable, match="home was moved, deleted or unmounted while in use: put it back"):
+        await journal.append([spilled_turn("two")])
+    assert not home.exists()
+    (tmp_path / "away").rename(home)
+    await journal.append([spilled_turn("three")])
+    lines = [line for path in await journal.claim_files() for line in await journal.read(path)]
+    assert [line.turn.message["content"] for line in lines] == ["one", "three"]
+    await journal.close()
+
+
+async def test_an_erasure_takes_spilled_turns_in_with_the_model_of_their_chat(tmp_path: Path) -> None:
+    settings = load({"home": tmp_path, "upstream_url": "http://127.0.0.1:9/v1", "worker": False}, environ={}).settings
+    journal = SpillJournal(spill(tmp_path), max_bytes=MAX_BYTES)
+    await journal.append_messages(MONDAY, [{"role": "user", "content": "I like tea"}], now(), model="gpt-large")
+    upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
+    service = await open_service(settings, models=UpstreamModels(settings, upstreams))
+    await service.erasure.import_spilled("ann")
+    [job] = await service.jobs.list("ann")
+    assert job.payload == ExtractPayload(model="gpt-large")
+    await service.close()
+    await upstreams.close()
+    await journal.close()

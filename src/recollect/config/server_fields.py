@@ -124,6 +124,32 @@ class ServerSettings(BaseModel):
     max_body_mb: int = setting(
         32, "Maximum size of a request in MiB; files that are only forwarded may be larger.", ge=1, le=1024
     )
+    header_timeout_s: float = setting(
+        20.0, "Maximum time for a client to send the headers of a request.", gt=0, le=3600
+    )
+    body_timeout_s: float = setting(
+        60.0,
+        "Maximum time without data while a client sends the body of a request; a slow upload may take longer in all.",
+        gt=0,
+        le=86_400,
+    )
+    send_timeout_s: float = setting(
+        300.0, "Maximum time that a client may read nothing of an answer that waits for it.", gt=0, le=86_400
+    )
+    keep_alive_s: int = setting(65, "Time that a connection without a request is kept open.", ge=1, le=3600)
+    max_connections: int = setting(
+        4096,
+        "Maximum number of open connections of a server process, and fewer if it may not open that many files. If "
+        "there are more, the one that has waited longest for its client is closed.",
+        ge=8,
+        le=1_000_000,
+    )
+    max_connections_per_address: int = setting(
+        0,
+        "The same for one address, except for trusted_gateways; 0 for half of max_connections.",
+        ge=0,
+        le=1_000_000,
+    )
     stop_within_s: int = setting(30, "Time for running requests to end when the server stops.", ge=1, le=3600)
 
 
@@ -136,6 +162,11 @@ class AuthSettings(BaseModel):
         "auto",
         "Authentication: auto (an API key, a trusted gateway or a token; anyone on this machine if "
         "none is configured), off, or any of keys, gateway and jwt, separated by commas.",
+    )
+    allow_anonymous_proxy: bool = setting(
+        False,
+        "While no authentication is configured, serve requests that came through a reverse proxy, as the owner's; "
+        "otherwise they are refused.",
     )
     trusted_gateways: str = setting(
         "", "Addresses or networks, separated by commas, that may name the user in a header."

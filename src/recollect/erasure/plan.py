@@ -75,7 +75,7 @@ def repeats(answer: str, statement: str) -> bool:
 
 
 async def _sources(memories: Sequence[MemoryRecord], ledger: Ledger) -> list[MemoryRecord]:
-    """Return the active turns that memories, other than summaries, were learned from."""
+    """Return the turns that memories, other than summaries, were learned from; also evicted ones."""
     sources: dict[str, MemoryRecord] = {}
     for record in memories:
         if not record.evidence or record.category in _SUMMARY_CATEGORIES:
@@ -83,7 +83,7 @@ async def _sources(memories: Sequence[MemoryRecord], ledger: Ledger) -> list[Mem
         for turn in await ledger.get(Scope(record.scope.user), record.evidence):
             # A turn of a project is not forgotten for a memory of another project.
             is_near = record.scope.project in ("", turn.scope.project)
-            if turn.category is Category.TURN and turn.status is Status.ACTIVE and is_near:
+            if turn.category is Category.TURN and is_near:
                 sources[turn.id] = turn
     return list(sources.values())
 
@@ -94,7 +94,7 @@ def _statements(memories: Sequence[MemoryRecord], turns: Sequence[MemoryRecord])
 
 
 async def _copies(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[tuple[MemoryRecord, MemoryRecord]]:
-    """Return active turns with the same text in the same session, each with its original."""
+    """Return turns with the same text in the same session, also evicted ones, each with its original."""
     by_place: dict[Scope, dict[tuple[str, str], MemoryRecord]] = {}
     for turn in turns:
         if not load_small_talk().is_all_of(WORD.findall(fold_text(turn.content))):
@@ -104,7 +104,7 @@ async def _copies(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[tuple[M
     for scope, originals in by_place.items():
         for part in _chunks(sorted({content for _, content in originals})):
             same = And((Where("category", Op.EQ, str(Category.TURN)), any_of("content", part)))
-            for copy in await _find_all(scope, same, (Status.ACTIVE,), ledger):
+            for copy in await _find_all(scope, same, (Status.ACTIVE, Status.FORGOTTEN), ledger):
                 original = originals.get((_role(copy), copy.content))
                 if original is not None and copy.scope == scope and copy.id not in ids:
                     copies.append((copy, original))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from starlette.routing import Match
 from starlette.types import Scope, Send
 
 from recollect import errors
+from recollect.http.params import PATTERN_REMEDIES
 from recollect.http.proxy.asgi_io import send_json
 from recollect.http.proxy.memory_options import InvalidField
 
@@ -50,6 +52,9 @@ _CODES = {
 _MESSAGES = {400: "The body is not valid JSON", 404: "This path does not exist"}
 _NOT_AN_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
 _MAX_MESSAGE_CHARS = 500
+_MAX_VALUE_CHARS = 40
+_EMPTY = "is empty; give it at least one visible character, or leave it out"
+_UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WORD_START = re.compile("(?<!^)(?=[A-Z])")
 
 
@@ -158,7 +163,7 @@ def _describe_http_exception(request: Request, error: HTTPException) -> ErrorInf
 
 
 def _describe_validation(problems: Sequence[Any]) -> ErrorInfo:
-    """Describe the first problem; the value is not repeated, because it may be long or private."""
+    """Describe the first problem; a value of the body is not repeated, because it may be long or private."""
     problem = problems[0]
     part, *where = (str(each) for each in problem["loc"])
     name, kind = ".".join(where) or f"The {part}", problem["type"]
@@ -171,11 +176,35 @@ def _describe_validation(problems: Sequence[Any]) -> ErrorInfo:
         message = f"{name} is not a field of this request"
     elif kind == "missing":
         message = f"{name} is missing"
+    elif kind == "string_pattern_mismatch":
+        message = f"{name} {_describe_mismatch(problem['input'], problem['ctx']['pattern'], shown=part != 'body')}"
+    elif kind == "string_too_long":
+        message = f"{name} is {len(problem['input'])} characters long; the limit is {problem['ctx']['max_length']}"
+    elif kind == "string_too_short":
+        message = f"{name} {_EMPTY}"
+    elif kind == "string_unicode":
+        message = f"{name} holds a lone surrogate (half of a character); remove it"
     elif kind in ("InvalidInput", "InvalidText"):
         return ErrorInfo(400, kind, printable(f"{name} {problem['msg']}"))
     else:
         message = f"{name}: {problem['msg']}"
     return ErrorInfo(400, "InvalidInput", printable(message), parameter=printable(where[0] if where else part))
+
+
+def _describe_mismatch(value: str, pattern: str, *, shown: bool) -> str:
+    """Say what is wrong with a text that does not match its pattern, and what to do; quote the value if `shown`."""
+    if bad := _UNUSABLE.search(value):
+        return f"holds {_describe_character(bad.group())} at position {bad.start()}; remove it"
+    if not value.strip() or pattern not in PATTERN_REMEDIES:
+        return _EMPTY
+    quoted = f"{value[:_MAX_VALUE_CHARS]!r} " if shown else ""
+    return f"{quoted}{PATTERN_REMEDIES[pattern]}"
+
+
+def _describe_character(character: str) -> str:
+    if character == "\0":
+        return "a NUL character"
+    return "a lone surrogate (half of a character)" if "\ud800" <= character <= "\udfff" else "a control character"
 
 
 def printable(text: str) -> str:
@@ -191,8 +220,18 @@ def _allowed_methods(request: Request) -> list[str]:
     return sorted({method for route in same_path for method in getattr(route, "methods", None) or ()})
 
 
+class SafeJSONResponse(JSONResponse):
+    """JSON in which half a character of the client's, which has no UTF-8, is escaped as the client may send it."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return super().render(content)
+        except UnicodeEncodeError:
+            return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 def error_response(error: ErrorInfo, error_format: ErrorFormat) -> JSONResponse:
-    return JSONResponse(error_format(error), error.status, headers=error.all_headers)
+    return SafeJSONResponse(error_format(error), error.status, headers=error.all_headers)
 
 
 async def send_error(scope: Scope, send: Send, error: ErrorInfo, formats: Mapping[str, ErrorFormat]) -> None:

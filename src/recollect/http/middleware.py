@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from math import ceil
 from typing import Any
 
@@ -32,23 +32,35 @@ _MAX_PATH_CHARS = 200
 _MAX_STATUS_CHARS = 60
 _ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:+=-]{1,128}")
+# Words of upstreams' paths; those of our own routes are known from them.
+_UPSTREAM_WORDS = frozenset((
+    "v1", "assistants", "audio", "batches", "classify", "completions", "containers", "content", "detokenize", "edits",
+    "embeddings", "files", "fine_tuning", "generations", "images", "jobs", "models", "moderations", "pooling",
+    "realtime", "rerank", "score", "speech", "threads", "tokenize", "transcriptions", "translations", "uploads",
+    "variations", "vector_stores", "videos",
+))  # fmt: skip
+_HIDDEN_SEGMENT = "*"
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 
 class AccessLogMiddleware:
     """Logs method, path without query, status, milliseconds, bytes sent, and the status of memory.
 
-    A response that was not sent completely is marked "broken off". Of the request's headers only X-Request-Id is
-    read, so that no key is logged; control characters are escaped. An upstream's X-Request-Id is kept.
+    Of the path only words of routes are logged: ids of sessions, users and memories become an asterisk. A response
+    that was not sent completely is marked "broken off". Of the request's headers only X-Request-Id is read, so that
+    no key is logged; control characters are escaped. An upstream's X-Request-Id is kept.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._words = _UPSTREAM_WORDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if self._words is _UPSTREAM_WORDS:
+            self._words = _UPSTREAM_WORDS | _words_of_routes(getattr(scope.get("app"), "routes", ()))
         response = _ResponseRecord(_get_request_id(scope))
 
         async def send_recorded(message: Message) -> None:
@@ -67,7 +79,7 @@ class AccessLogMiddleware:
             response.whole = False
             raise
         finally:
-            _log_request(scope, response, time.perf_counter() - started)
+            _log_request(scope, response, time.perf_counter() - started, self._words)
             request_id.reset(token)
 
 
@@ -97,7 +109,7 @@ class _ResponseRecord:
             message["headers"] = [*headers, (_ID_HEADER, self.id)]
 
 
-def _log_request(scope: Scope, response: _ResponseRecord, seconds: float) -> None:
+def _log_request(scope: Scope, response: _ResponseRecord, seconds: float, words: Container[str]) -> None:
     method = scope["method"] if scope["method"] in _METHODS else "other"
     route = _route_path(scope)
     HTTP_REQUESTS.add(method, route, str(response.status))
@@ -107,7 +119,7 @@ def _log_request(scope: Scope, response: _ResponseRecord, seconds: float) -> Non
     memory = _escape(response.memory[:_MAX_STATUS_CHARS])
     fields: dict[str, Any] = {
         "method": _escape(scope["method"].encode()),
-        "path": _request_path(scope),
+        "path": _request_path(scope, words),
         "route": route,
         "status": response.status,
         "ms": round(seconds * 1000, 1),
@@ -141,9 +153,17 @@ def _get_request_id(scope: Scope) -> bytes:
     return header if _VALID_ID.fullmatch(header) else os.urandom(12).hex().encode()
 
 
-def _request_path(scope: Scope) -> str:
+def _words_of_routes(routes: Iterable[Any]) -> frozenset[str]:
+    """Return the fixed parts of the paths of routes."""
+    segments = {segment for route in routes for segment in getattr(route, "path", "").split("/")}
+    return frozenset(segment for segment in segments if "{" not in segment)
+
+
+def _request_path(scope: Scope, words: Container[str]) -> str:
+    """Return the path with everything but words of routes replaced: other parts are ids, or anything at all."""
     raw = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
-    return _escape(raw.partition(b"?")[0][:_MAX_PATH_CHARS])
+    segments = raw.partition(b"?")[0][:_MAX_PATH_CHARS].decode("ascii", "replace").split("/")
+    return "/".join(each if each in words else _HIDDEN_SEGMENT for each in segments)
 
 
 def _escape(raw: bytes) -> str:

@@ -49,6 +49,15 @@ OPTIONAL_NAME_PATTERN = rf"^(?:{_VISIBLE})?$"
 TEXT_PATTERN = rf"^[{_BLANK}]*[^{_BLANK}\x00][^\x00]*$"
 NO_CONTROL = rf"^[^{_CONTROL}]*$"
 NO_NUL = r"^[^\x00]*$"
+CURSOR_PATTERN = r"^[A-Za-z0-9_-]+$"
+POSITION_PATTERN = r"^[0-9]{1,15}(-[0-9]{1,15})?$"
+IDEMPOTENCY_KEY_PATTERN = r"^[!-~]([ -~]*[!-~])?$"
+# What to do about a value that does not match; values of the others are empty or have a control character.
+PATTERN_REMEDIES = {
+    CURSOR_PATTERN: "is not a cursor; send the one of the previous page, or leave it out",
+    POSITION_PATTERN: "is not a position; send the digits of one, such as 17, or leave it out",
+    IDEMPOTENCY_KEY_PATTERN: "may have printable ASCII characters only, and no space at its ends; a UUID will do",
+}
 # The years 1 to 9999, in seconds since 1970.
 FIRST_S, LAST_S = -62135596800, 253402300799
 _SUBJECT = "it"

@@ -16,7 +16,7 @@ from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
-from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
+from recollect.http.errors import Error, ErrorFormat, SafeJSONResponse, api_error, error_responses, printable
 from recollect.http.large_json import SMALL_CHARS, parse_json
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
@@ -72,6 +72,7 @@ class Router(APIRouter):
             dependencies=[Depends(self._check_permissions), *dependencies],
             responses=self.error_responses(*_COMMON_STATUSES),
             generate_unique_id_function=lambda route: operation_prefix + route.name,
+            default_response_class=SafeJSONResponse,
         )
 
     def error_responses(self, *statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -38,6 +38,7 @@ from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.auth.rules import check_bind
+from recollect.http.connections import guarded_protocol
 from recollect.http.upstream.learning import describe_start
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.prometheus import share_metrics
@@ -84,7 +85,6 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 _log = logging.getLogger("recollect")
-_KEEP_ALIVE_S = 65
 
 
 def serve(
@@ -195,7 +195,10 @@ def _uvicorn_config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> 
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=settings.stop_within_s,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=settings.keep_alive_s,
+        http=guarded_protocol(settings),
+        # No route takes a websocket.
+        ws="none",
         **tls,
     )
 
@@ -261,7 +264,9 @@ _EMBEDDED_STOP_S = 40.0
 @contextmanager
 def run_embedded_server(settings: Settings) -> Iterator[str]:
     """Serve on a free local port while the context is open, and yield the URL."""
-    config = uvicorn.Config(make_app(settings), log_config=None, access_log=False, proxy_headers=False)
+    config = uvicorn.Config(
+        make_app(settings), log_config=None, access_log=False, proxy_headers=False, http=guarded_protocol(settings)
+    )
     server = uvicorn.Server(config)
     with bind_sockets("127.0.0.1", 0) as listening:
         thread = threading.Thread(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from recollect.ledger.redacted_writes import RedactedWrites, WriteRedactor
@@ -83,6 +84,8 @@ _QUICK_ROWS = 20_000
 _QUICK_COLD = 1000
 _QUICK_CHANGES = 256
 _USERS_PER_DROP = 50
+# How often leasing looks for jobs that wait because the clock was set back.
+_CLOCK_CHECK_S = 60.0
 
 
 class Ledger:
@@ -98,6 +101,7 @@ class Ledger:
         self.clean = RedactedWrites(redactor)
         self._lengths = full_text.DocLengthCache()
         self._postings = full_text.PostingCache()
+        self._check_clock_at = 0.0
         self.on_change: Callable[[str], None] = lambda user: None
 
     @classmethod
@@ -318,6 +322,10 @@ class Ledger:
     ) -> list[Job]:
         """Lease jobs that are due, the highest priority first, each of a different user."""
         validate_limit(limit)
+        if monotonic() >= self._check_clock_at:
+            self._check_clock_at = monotonic() + _CLOCK_CHECK_S
+            if await self.engine.read(leases.anything_ahead, tenant=ALL_TENANTS, quick=True):
+                await self.engine.write(leases.pull_back, tenant=ALL_TENANTS)
         # Workers poll: they block no writer when there is nothing to do.
         if not await self.engine.read(leases.anything_due, tenant=ALL_TENANTS, quick=True):
             return []

@@ -26,7 +26,7 @@ from recollect.model.change import (
     Update,
     Vector,
 )
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ class Plan:
     vectors: dict[str, Vector] = field(default_factory=dict)
     lines: list[HistoryLine] = field(default_factory=list)
     evicted: set[str] = field(default_factory=set)
+    # Turns that were forgotten before, maybe only to make room, and now on request.
+    forgotten_again: list[MemoryRecord] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
@@ -197,9 +199,12 @@ def _apply_change(plan: Plan, change: Change | Revert) -> Outcome:
         case Forget():
             if change.evicted:
                 plan.evicted.add(change.id)
-            return _edit(
+            forgotten = _edit(
                 plan, change.id, {"status": Status.FORGOTTEN}, ChangeKind.FORGET, expected=change.expected_version
             )
+            if not forgotten.changed and not change.evicted and forgotten.record.category is Category.TURN:
+                plan.forgotten_again.append(forgotten.record)
+            return forgotten
         case Restore():
             return _restore(plan, change)
         case Supersede():

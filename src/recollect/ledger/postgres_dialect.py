@@ -140,8 +140,8 @@ class TsvectorTerms:
             await self.drop(tx, rows)
 
     async def clear(self, tx: Tx) -> None:
-        # Blocks writers, or a new user's rows could be counted twice; readers see the old words until the commit.
-        await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
+        # Or a new user's rows could be counted twice; readers see the old words until the commit.
+        await tx.dialect.block_writers(tx)
         await tx.run("DELETE FROM terms", {})
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
@@ -202,6 +202,10 @@ class PostgresDialect:
 
     def contains(self, column: str, param: str) -> str:
         return f"strpos({column}, :{param}) > 0"
+
+    async def block_writers(self, tx: Tx) -> None:
+        # Every write begins with the row of its user.
+        await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
 
     def in_body(self, name: str) -> str:
         return f"(body::jsonb ->> '{name}')"

@@ -30,6 +30,7 @@ from recollect.ledger.sqlite_connection import (
     make_file,
     translate_error,
 )
+from recollect.ledger.sqlite_file import LedgerFile
 from recollect.ledger.sqlite_writer import SqliteWriter
 from recollect.model.ids import new_id
 from recollect.models.embedding import EmbeddingModel
@@ -138,7 +139,9 @@ class SqliteEngine:
         for engine in list(_engines):
             engine.leave_to_parent(path)
         make_file(path, vfs=vfs)
-        self._writer = SqliteWriter(path, vfs=vfs)
+        # Other file systems, such as the one in memory, keep no file under this path.
+        self._file = LedgerFile(path) if vfs is None else None
+        self._writer = SqliteWriter(path, vfs=vfs, file=self._file)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="recollect-read")
         _engines.add(self)
 
@@ -150,10 +153,12 @@ class SqliteEngine:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, body)
 
     def _read(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        generation = 0 if self._file is None else self._file.generation
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        if connection is None or self._local.generation != generation:
             self._check_open()
             connection = self._local.connection = connect(self.path, vfs=self._vfs)
+            self._local.generation = generation
             with self._connecting:
                 self._readers.add(connection)
         try:
@@ -173,8 +178,15 @@ class SqliteEngine:
         return await self._writer.submit(body)
 
     def _check_open(self) -> None:
+        """Raise StoreUnavailable if this is closed, or if its file is not in its place."""
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
+        if self._file is not None:
+            try:
+                self._file.check()
+            except StoreUnavailable:
+                self._writer.check_file()
+                raise
 
     def leave_to_parent(self, path: Path) -> None:
         """In a forked child, close what the parent has open, before `path` is opened.
@@ -191,6 +203,8 @@ class SqliteEngine:
                     raise apsw.BusyError("a write was under way")
                 connection.close()
             self._closed = True
+            if self._file is not None:
+                self._file.close()
         except apsw.Error as error:
             if self.path.absolute() == path.absolute():
                 raise StoreUnavailable(
@@ -267,6 +281,8 @@ class SqliteEngine:
         with self._connecting:
             for connection in list(self._readers):
                 connection.close()
+        if self._file is not None:
+            self._file.close()
 
 
 async def open_sqlite(

@@ -15,6 +15,7 @@ import numpy as np
 
 from recollect.errors import Conflict, DiskFull, RecollectError, StoreBusy, StoreCorrupt, StoreUnavailable
 from recollect.ledger.sql.tx import OPERATORS, Postings, Row, Tenant, Tx
+from recollect.ledger.sqlite_file import find_rescued
 from recollect.model.query import Op, Where
 
 
@@ -89,6 +90,9 @@ class SqliteDialect:
 
     def contains(self, column: str, param: str) -> str:
         return f"instr({column}, :{param}) > 0"
+
+    async def block_writers(self, tx: Tx) -> None:
+        """Do nothing: there is one writer at a time."""
 
     def in_body(self, name: str) -> str:
         return f"json_extract(body, '$.{name}')"
@@ -240,6 +244,11 @@ def make_file(path: Path, *, vfs: str | None) -> None:
         # Memories are private on a shared machine.
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if vfs is None and not path.exists():
+            if rescued := find_rescued(path):
+                raise StoreUnavailable(
+                    f"{path} was deleted while in use; its content is in {rescued[-1]}: rename that to {path.name}, "
+                    f"or delete it to begin with an empty ledger"
+                )
             _make_private(path)
     except OSError as error:
         raise StoreUnavailable(

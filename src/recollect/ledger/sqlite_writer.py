@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 
 import apsw
 
+from recollect.errors import StoreUnavailable
 from recollect.ledger.sql.tx import Tx, run_now
 from recollect.ledger.sqlite_connection import SqliteTx, connect, translate_error
+from recollect.ledger.sqlite_file import LedgerFile
 
 T = TypeVar("T")
 MAX_GROUP = 512
@@ -25,9 +27,9 @@ MAX_GROUP = 512
 class SqliteWriter:
     """Runs submitted writes in order, many in one transaction."""
 
-    def __init__(self, path: Path, *, vfs: str | None) -> None:
-        self._path, self._vfs = path, vfs
-        self._connection: apsw.Connection | None = connect(path, vfs=vfs)
+    def __init__(self, path: Path, *, vfs: str | None, file: LedgerFile | None = None) -> None:
+        self._path, self._vfs, self._file = path, vfs, file
+        self._connection: apsw.Connection | None = self._connect()
         self._waiting: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recollect-write", daemon=True)
         self._thread.start()
@@ -40,15 +42,26 @@ class SqliteWriter:
     async def submit(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Run the body; return when it is on disk."""
         loop = asyncio.get_running_loop()
-        job = WriteJob(body, loop, loop.create_future())
-        self._waiting.put(job)
-        return await job.future  # type: ignore[no-any-return]
+        written: asyncio.Future[T] = loop.create_future()
+        self._waiting.put(WriteJob(body, loop, written))
+        return await written
+
+    def check_file(self) -> None:
+        """Make the thread check the file, and preserve it if it is not in its place."""
+        self._waiting.put(WriteJob(None, None, None))
 
     def stop(self) -> None:
         """Finish pending writes, then end the thread."""
+        self.check_file()
         self._waiting.put(None)
         self._thread.join()
         self._close()
+
+    def _connect(self) -> apsw.Connection:
+        connection = connect(self._path, vfs=self._vfs)
+        if self._file is not None:
+            self._file.note_connected()
+        return connection
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -75,16 +88,35 @@ class SqliteWriter:
     def _commit(self, group: list[WriteJob]) -> None:
         """Run every job in one transaction; a job that fails is rolled back alone."""
         try:
-            connection = self._connection = self._connection or connect(self._path, vfs=self._vfs)
+            self._check_in_place()
+            if not (group := [job for job in group if job.body is not None]):
+                return
+            connection = self._connection = self._connection or self._connect()
             connection.execute("BEGIN IMMEDIATE")
             for job in group:
                 self._do(connection, job)
             connection.execute("COMMIT")
+            self._check_in_place(connection)
         except BaseException as error:
             failure = translate_error(error, self._path) if isinstance(error, apsw.Error) else error
             for job in group:
                 job.error = job.error or failure
             self._start_over(error)
+
+    def _check_in_place(self, committed: apsw.Connection | None = None) -> None:
+        """Raise StoreUnavailable if the file was removed or replaced, also since the commit, and preserve it."""
+        if self._file is None:
+            return
+        try:
+            if committed is None:
+                self._file.check()
+            else:
+                self._file.check_written(committed)
+        except StoreUnavailable:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                self._file.preserve(connection)
+            raise
 
     def _do(self, connection: apsw.Connection, job: WriteJob) -> None:
         connection.execute("SAVEPOINT job")
@@ -114,11 +146,11 @@ class SqliteWriter:
 
 
 class WriteJob:
-    """A body to be written, and the future that waits for it."""
+    """A body to be written, and the future that waits for it; without them only the file is checked."""
 
     __slots__ = ("body", "error", "future", "loop", "result")
 
-    def __init__(self, body: Any, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+    def __init__(self, body: Any, loop: asyncio.AbstractEventLoop | None, future: asyncio.Future[Any] | None) -> None:
         self.body, self.loop, self.future = body, loop, future
         self.result: Any = None
         self.error: BaseException | None = None
@@ -128,7 +160,8 @@ def _answer(group: list[WriteJob]) -> None:
     """Wake all waiting callers, each loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[WriteJob]] = {}
     for job in group:
-        by_loop.setdefault(job.loop, []).append(job)
+        if job.loop is not None:
+            by_loop.setdefault(job.loop, []).append(job)
     for loop, jobs in by_loop.items():
         try:
             loop.call_soon_threadsafe(_settle, jobs)
@@ -138,7 +171,7 @@ def _answer(group: list[WriteJob]) -> None:
 
 def _settle(jobs: list[WriteJob]) -> None:
     for job in jobs:
-        if job.future.done():
+        if job.future is None or job.future.done():
             continue
         if job.error is not None:
             job.future.set_exception(job.error)

@@ -22,6 +22,7 @@ from recollect.model.scope import Scope
 from recollect.models.embedder_wrappers import CachedEmbedder
 from recollect.read.result_cache import ResultCache
 from recollect.remember import LearningConfig
+from recollect.service.learning_models import LearningModels, with_chat_model
 from recollect.sessions import lifecycle
 from recollect.sessions.retract import retract_turns
 from recollect.write import spill_file
@@ -60,12 +61,14 @@ class ErasureService:
         *,
         spill: Path | None,
         result_cache: ResultCache | None,
+        models: LearningModels | None,
         on_erased: Callable[[Receipt], Awaitable[Receipt]],
     ) -> None:
         self._deps = deps
         self._learning = learning
         self._spill = spill
         self._result_cache = result_cache
+        self._models = models
         self._on_erased = on_erased
         embedder = deps.embedder
         self._embeddings = embedder if isinstance(embedder, CachedEmbedder) else None
@@ -121,7 +124,7 @@ class ErasureService:
                     first.scope,
                     messages,
                     self._deps,
-                    self._learning,
+                    with_chat_model(self._learning, first.model, self._models),
                     by=Author("erase", "spilled"),
                     mode=first.mode,
                     received_at=first.received_at,

@@ -19,7 +19,7 @@ from recollect.erasure import plan
 from recollect.errors import NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
-from recollect.ledger.ledger import Ledger, quota_exceeded_reason
+from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
 from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
@@ -28,8 +28,8 @@ from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToke
 from recollect.model.erasure import Receipt
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
-from recollect.model.memory import MemoryRecord
-from recollect.model.query import EVERYTHING, Listing, exclude_expired
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.query import EVERYTHING, Listing, Op, Where, exclude_expired
 from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -139,7 +139,12 @@ class Service:
         )
         self.sessions = SessionService(deps, config.learning, self.jobs)
         self.erasure = ErasureService(
-            deps, config.learning, spill=config.spill, result_cache=result_cache, on_erased=self._on_erased
+            deps,
+            config.learning,
+            spill=config.spill,
+            result_cache=result_cache,
+            models=models,
+            on_erased=self._on_erased,
         )
 
     @property
@@ -287,8 +292,17 @@ class Service:
             applied = await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
             await retract_turns([each.record for each in applied.outcomes], self._deps)
             count += len(page)
+        if is_whole:
+            await self._forget_evicted(scope, by)
         self.sessions.resolver.forget(scope.user)
         return count
+
+    async def _forget_evicted(self, scope: Scope, by: Author) -> None:
+        """Forget the turns that a quota evicted, so that a resent history does not bring them back."""
+        is_turn = Where("category", Op.EQ, str(Category.TURN))
+        evicted = Listing(filter=is_turn, statuses=(Status.FORGOTTEN,), limit=_FORGET_BATCH)
+        async for page in read_pages(self._ledger, scope, evicted):
+            await self._ledger.apply(scope, [Forget(each.id) for each in page], by=by)
 
     async def undo(
         self, scope: Scope, entry_id: int | None = None, *, by: Author, anyones: bool = False

@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -60,8 +61,12 @@ class _PendingWrite:
 class SpillJournal:
     """Files in one folder; one thread does all work on them, and holds a lock on each."""
 
-    def __init__(self, folder: Path, *, max_bytes: int, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, max_bytes: int, redactor: Redactor | None = None, home: Path | None = None
+    ) -> None:
         self._folder, self._max_bytes, self._redactor = folder, max_bytes, redactor or Redactor()
+        # A home that is moved or unmounted later is not made anew: turns in the new one would not be found.
+        self._home, self._home_id = home, _make_home(home)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-spill")
         self._pending: _PendingWrite | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -172,6 +177,7 @@ class SpillJournal:
 
     def _write(self, data: bytes | bytearray) -> Path:
         try:
+            self._check_home()
             used_bytes = sum(map(_size, list_spill_files(self._folder, SPILL_SUFFIX, REJECTED_SUFFIX)))
             if used_bytes + len(data) > self._max_bytes:
                 raise DiskFull(f"{self._folder} has {used_bytes:,} bytes; spill_mb allows {self._max_bytes:,}")
@@ -179,6 +185,9 @@ class SpillJournal:
                 self._open = _create_file(self._folder)
             path, handle = self._open
             _append(handle, data)
+            if not _is_in_place(path, handle):
+                self._check_home()
+                self._open = path, _put_back(path, handle)
         except OSError as error:
             # After a failed write the handle is not trusted with further ones.
             self._seal()
@@ -198,8 +207,16 @@ class SpillJournal:
             path.unlink(missing_ok=True)
             os.close(handle)
 
+    def _check_home(self) -> None:
+        if self._home is not None and self._home_id is not None and _file_id(self._home) != self._home_id:
+            raise StoreUnavailable(f"{self._home} was moved, deleted or unmounted while in use: put it back")
+
     def _claim_files(self) -> list[Path]:
+        self._check_home()
         self._seal()
+        for path, handle in self._sealed.items():
+            if not _is_in_place(path, handle):
+                self._sealed[path] = _put_back(path, handle)
         for path in list_spill_files(self._folder):
             if path not in self._sealed and (handle := _claim_orphan(path)) is not None:
                 self._sealed[path] = handle
@@ -230,6 +247,43 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def _make_home(home: Path | None) -> tuple[int, int] | None:
+    """Create the home if it does not exist, and return its identity, or None if it cannot be made."""
+    if home is None:
+        return None
+    with suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return _file_id(home)
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_in_place(path: Path, handle: int) -> bool:
+    """Return whether the path leads to an open file, which may have been deleted or moved."""
+    opened = os.fstat(handle)
+    return _file_id(path) == (opened.st_dev, opened.st_ino)
+
+
+def _put_back(path: Path, handle: int) -> int:
+    """Write a deleted file anew from its open handle, and return the new handle."""
+    content = os.pread(handle, os.fstat(handle).st_size, 0)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    restored = None
+    while restored is None:
+        restored = _open_locked(path, os.O_CREAT)
+    _append(restored, content)
+    _sync_folder(path.parent)
+    os.close(handle)
+    return restored
 
 
 def _open_locked(path: Path, flags: int = 0) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.api_server import add, as_user, contents, problem, served
 
@@ -254,3 +255,52 @@ def test_a_backlog_is_rejected_with_retry_after(tmp_path: Path) -> None:
         answer = api.post("/remember", json={"messages": "My dog is Rex."}, params={"session_id": "t"})
     assert problem(answer)[:2] == (429, "Backlog")
     assert answer.headers["retry-after"] == "1"
+
+
+HALF = "half \ud83d of a character"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/recall", {"messages": [{"role": "user", "content": HALF}]}),
+        ("/recall", {"messages": [{"role": HALF, "content": [{"type": "text", "text": HALF}]}]}),
+        ("/search", {"query": HALF}),
+        ("/memories", {"content": HALF}),
+        ("/memories", {"content": "Likes tea", "tags": [HALF], "key": HALF}),
+        ("/memories", {"content": "Likes tea", "metadata": {HALF: HALF}}),
+        ("/remember", {"messages": HALF}),
+        ("/remember", {"messages": [{"role": "user", "content": "Likes tea", "name": HALF}]}),
+        ("/list", {"filters": {"content": {"contains": HALF}}}),
+        ("/forget", {"filters": {"tags": {"contains": HALF}}}),
+    ],
+)
+def test_half_a_character_is_no_server_error(api: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    content = json.dumps(body)
+    answer = api.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (200, 201, 400), answer.text
+    assert answer.status_code < 400 or "surrogate" in answer.text or "not allowed" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter", "reason"),
+    [
+        ("/graph?around=", "around", "is empty; give it at least one visible character"),
+        ("/graph?around=%20%20", "around", "is empty"),
+        ("/graph?around=a%00b", "around", "control character at position 1; remove it"),
+        ("/memories?session_id=a%0Ab", "session_id", "holds a control character at position 1; remove it"),
+        ("/memories?tag=%00", "tag", "holds a NUL character at position 0; remove it"),
+        ("/memories?cursor=", "cursor", "is empty; give it at least one visible character, or leave it out"),
+        ("/memories?cursor=a!b", "cursor", "'a!b' is not a cursor; send the one of the previous page"),
+        (f"/memories?session_id={'x' * 301}", "session_id", "is 301 characters long; the limit is 300"),
+        ("/changes?after=x", "after", "'x' is not a position"),
+    ],
+)
+def test_an_invalid_name_is_explained_without_a_pattern(
+    api: httpx.Client, path: str, parameter: str, reason: str
+) -> None:
+    answer = api.get(path)
+    message = answer.json()["error"]["message"]
+    assert (answer.status_code, message.startswith(parameter)) == (400, True), message
+    assert reason in message
+    assert "pattern" not in message

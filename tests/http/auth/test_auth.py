@@ -323,3 +323,29 @@ def test_an_ipv6_network_counts_as_one_client() -> None:
     assert client_network("2001:db8:1:2::1") == client_network("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
     assert client_network("2001:db8:1:3::1") != client_network("2001:db8:1:2::1")
     assert client_network("::ffff:192.0.2.1") == client_network("192.0.2.1") == "192.0.2.1"
+
+
+# Reverse proxies
+
+PROXY_HEADERS = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "X-Forwarded-Proto", "CF-Connecting-IP")
+
+
+@pytest.mark.parametrize("auth", ["auto", "off"])
+def test_without_authentication_nobody_behind_a_reverse_proxy_is_the_owner(tmp_path: Path, auth: str) -> None:
+    with serving(tmp_path, auth=auth) as client:
+        assert client.get("/whoami").json()["admin"] is True
+        for header in PROXY_HEADERS:
+            answer = client.get("/whoami", headers={header: "192.0.2.7"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "NotAllowed")
+            for remedy in (header.lower(), "recollect keys add", "trusted_gateways", "allow_anonymous_proxy"):
+                assert remedy in answer.json()["error"]["message"]
+            chat = client.post("/v1/chat/completions", headers={header: "x"}, json={"messages": []})
+            assert chat.status_code == 403
+            assert client.get("/live", headers={header: "192.0.2.7"}).status_code == 200
+        key = make_key(client, user="ann")
+        assert client.get("/whoami", headers={**bearer(key), "Via": "1.1 proxy"}).json()["user"] == "ann"
+
+
+def test_a_setting_allows_a_reverse_proxy_without_authentication(tmp_path: Path) -> None:
+    with serving(tmp_path, allow_anonymous_proxy=True) as client:
+        assert client.get("/whoami", headers={"X-Forwarded-For": "192.0.2.7"}).json()["admin"] is True

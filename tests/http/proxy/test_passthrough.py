@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import http.server
+import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -43,6 +47,8 @@ def _afresh(llm: ScriptedLLM) -> None:
         ("PATCH", "/batches//x/../y"),
         ("DELETE", "/v1/models"),
         ("OPTIONS", "/images/edits;v=1?x=%25"),
+        ("GET", "/models/%252e%252e%252ffiles"),
+        ("GET", "/%252e%252e/models/%2525"),
     ],
 )
 def test_paths_and_queries_are_forwarded_as_written(
@@ -212,3 +218,53 @@ def test_a_disconnect_during_an_upload_is_not_forwarded(llm: ScriptedLLM, proxy:
     # The next request is answered, and the incomplete one never reached the upstream.
     assert proxy.ask("GET", "/models").status == 200
     assert [request.path for request in llm.requests] == ["/v1/models"]
+
+
+class _OddStatus(http.server.BaseHTTPRequestHandler):
+    """Answers with the status that the model's name, or the path, ends with."""
+
+    def do_GET(self) -> None:
+        self._answer(int(self.path[-3:]))
+
+    def do_POST(self) -> None:
+        self._answer(int(json.loads(self.rfile.read(int(self.headers["content-length"])))["model"][-3:]))
+
+    def _answer(self, status: int) -> None:
+        self.send_response(status, "Odd")
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_invalid_status_of_the_upstream_is_a_bad_gateway(tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _OddStatus) as upstream:
+        thread = threading.Thread(target=upstream.serve_forever)
+        thread.start()
+        try:
+            with served(tmp_path, f"http://127.0.0.1:{upstream.server_port}/v1") as proxy:
+                for status in (600, 999):
+                    body = {
+                        "model": f"m{status}",
+                        "input": "hello",
+                        "messages": [{"role": "user", "content": "hello"}],
+                    }
+                    posts = ("/chat/completions", "/responses", "/embeddings")
+                    answers = [proxy.post(body, path=path) for path in posts]
+                    for answer in (*answers, proxy.ask("GET", f"/models/m{status}")):
+                        assert (answer.status, f"invalid status {status}" in answer.body.decode()) == (502, True)
+        finally:
+            upstream.shutdown()
+            thread.join()
+
+
+def test_the_user_header_of_gateways_is_not_forwarded(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+    proxy.ask("GET", "/models", headers={"x-authz-user-id": "ann", "x-other": "kept"})
+    proxy.post(chat("hello"), x_authz_user_id="ann", x_other="kept")
+    assert [request.path for request in llm.requests if "x-other" in request.headers] == [
+        "/v1/models",
+        "/v1/chat/completions",
+    ]
+    assert not any("x-authz-user-id" in request.headers for request in llm.requests)

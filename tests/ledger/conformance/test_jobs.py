@@ -10,6 +10,7 @@ import pytest
 
 from recollect.errors import Conflict, InvalidInput, InvalidText, NotFound, StoreUnavailable
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.sql.tx import ALL_TENANTS, Tx
 from recollect.ledger.types import MAINTENANCE_AUTHOR
 from recollect.model.change import Add, Author, IdempotencyToken
 from recollect.model.job import (
@@ -29,6 +30,7 @@ from tests.support.ledger_samples import (
     BOB,
     BY,
     LONG_S,
+    MODEL,
     MONDAY,
     ODD_TEXTS,
     Open,
@@ -599,3 +601,52 @@ class TestMaintenanceQueue:
             await add(ledger, memory(scope=scope))
         assert await ledger.enqueue_due([(scope, EXPIRE) for scope in reversed(scopes)]) == count
         assert {job.scope.user for job in await ledger.jobs()} == {scope.user for scope in scopes}
+
+
+async def set_clock_back(ledger: Ledger, *, days: int = 1) -> None:
+    """Make all times of jobs later, as if the clock had been set back since they were written."""
+    columns = {
+        "jobs": ("next_at", "due_at", "leased_until", "created_at", "updated_at"),
+        "job_users": ("served_at", "busy_until"),
+        "job_queues": ("ready_at",),
+    }
+
+    async def shift(tx: Tx) -> None:
+        for table, names in columns.items():
+            changes = ", ".join(f"{name} = {name} + :by" for name in names)
+            await tx.run(f"UPDATE {table} SET {changes}", {"by": days * 86_400_000_000})
+
+    await ledger.engine.write(shift, tenant=ALL_TENANTS)
+
+
+class TestClock:
+    async def test_jobs_do_not_wait_for_a_clock_that_was_set_back(self, ledger: Ledger) -> None:
+        await put(ledger, new("one"))
+        await put(ledger, new("two"), scope=BOB)
+        later = (await put(ledger, new("later", due_at=now() + timedelta(hours=2)), scope=Scope("cyd")))[0]
+        await set_clock_back(ledger)
+        assert {job.key for job in await take(ledger, 9)} == {"one", "two"}
+        # A job that is due later still is.
+        found = await ledger.job("cyd", later.id)
+        assert timedelta(hours=1) < found.due_at - now() <= timedelta(hours=2)
+
+    async def test_the_job_of_a_worker_that_died_before_the_clock_was_set_back_is_leased_again(
+        self, ledger: Ledger
+    ) -> None:
+        await put(ledger, new("one"))
+        [first] = await take(ledger, lease_s=EXPIRED_S)
+        await set_clock_back(ledger)
+        # A ledger looks when it leases for the first time, and then from time to time.
+        again = Ledger(ledger.engine, MODEL)
+        assert [job.id for job in await take(again)] == [first.id]
+
+    async def test_a_clock_that_is_set_forward_makes_no_job_run_twice(self, ledger: Ledger) -> None:
+        await put(ledger, new("one"))
+        [job] = await take(ledger)
+        await set_clock_back(ledger, days=-1)
+        [again] = await take(ledger)
+        assert (again.id, again.lease == job.lease) == (job.id, False)
+        # The lease ran out by the clock; whoever holds the older one finishes nothing.
+        with pytest.raises(Conflict):
+            await ledger.finish(job)
+        await ledger.finish(again)

@@ -363,6 +363,9 @@ class TestTombstone:
         (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id, evicted=True))
         assert await buried(ledger, logged.content) == set()
+        # Until somebody asks to forget it.
+        await change(ledger, Forget(logged.id))
+        assert await buried(ledger, logged.content) == {logged.content}
 
     async def test_those_of_another_ledger_are_recognised_by_their_key(self, ledger: Ledger) -> None:
         (logged,) = await say(ledger, MONDAY, "I have epilepsy")

@@ -29,7 +29,7 @@ from recollect.http.api.schemas import (
     list_response,
     page_response,
 )
-from recollect.http.params import IntegralFloat, StrictModel, example
+from recollect.http.params import POSITION_PATTERN, IntegralFloat, StrictModel, example
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.change import ChangeKind
 from recollect.model.erasure import user_digest
@@ -45,7 +45,6 @@ SHARED_POLL_INTERVAL_S = 5.0
 HEARTBEAT_S = 15.0
 _PAGE_SIZE = 100
 # The number of a history entry, and the number of erasures at that time.
-_POSITION_PATTERN = "^[0-9]{1,15}(-[0-9]{1,15})?$"
 _EVENT_SCHEMA = {
     "type": "object",
     "properties": {
@@ -135,12 +134,12 @@ async def follow_changes(
     user: UserDep,
     service: ServiceDep,
     last_event_id: Annotated[
-        str | None, Header(alias="Last-Event-ID", pattern=_POSITION_PATTERN, description="Resume after this event.")
+        str | None, Header(alias="Last-Event-ID", pattern=POSITION_PATTERN, description="Resume after this event.")
     ] = None,
     after: Annotated[
         str | None,
         Query(
-            pattern=_POSITION_PATTERN,
+            pattern=POSITION_PATTERN,
             description="The same for clients without headers: an event id or an entry's number, 0 for all.",
             examples=["42-0"],
         ),

@@ -17,6 +17,8 @@ from fastapi.responses import JSONResponse
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.http.auth.caller import Caller, CallerDep
+from recollect.http.errors import SafeJSONResponse
+from recollect.http.params import IDEMPOTENCY_KEY_PATTERN
 from recollect.http.routing import ServiceDep, get_named_user
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now
@@ -28,7 +30,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=300,
-        pattern=r"^[!-~]([ -~]*[!-~])?$",
+        pattern=IDEMPOTENCY_KEY_PATTERN,
         description="A request that is repeated with the same key runs once and has one answer.",
     ),
 ]
@@ -60,7 +62,9 @@ class IdempotentRequest:
             claim = await self._answers.claim_key(self._user, token, stale_before=lost_before)
             if claim.answer is not None:
                 etag = claim.answer["etag"]
-                return JSONResponse(claim.answer["body"], claim.answer["status"], {"ETag": etag} if etag else None)
+                return SafeJSONResponse(
+                    claim.answer["body"], claim.answer["status"], {"ETag": etag} if etag else None
+                )
             if claim.is_owner:
                 return await self._run(run, token, redo=redo, epoch=None if erases else claim.epoch)
             if clock() >= ends_at:

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import IdempotencyKey, idempotent
 from recollect.http.api.schemas import (
-    CURSOR_PATTERN,
     WITH_ETAG,
     WITH_ETAG_AND_IF_MATCH,
     AsOf,
@@ -33,7 +32,18 @@ from recollect.http.api.schemas import (
 from recollect.http.api.schemas import Filter as FilterBody
 from recollect.http.api.sessions import Messages, dump_messages
 from recollect.http.auth.caller import CallerDep
-from recollect.http.params import Count, Embedding, IntegralFloat, Label, StrictModel, Text, Time, UnitFloat, example
+from recollect.http.params import (
+    CURSOR_PATTERN,
+    Count,
+    Embedding,
+    IntegralFloat,
+    Label,
+    StrictModel,
+    Text,
+    Time,
+    UnitFloat,
+    example,
+)
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, SettingsDep, create_api_router
 from recollect.model.arguments import parse_idempotency_key, parse_messages, parse_time
 from recollect.model.memory import Category, MemoryType, Status

@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, create_model
 
 from recollect.errors import InvalidInput, StaleVersion
-from recollect.http.errors import Error, error_responses
-from recollect.http.params import Id, Label, StrictModel, Text, Time, UnitFloat
+from recollect.http.errors import Error, SafeJSONResponse, error_responses
+from recollect.http.params import CURSOR_PATTERN, Id, Label, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
 from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust
 
@@ -57,7 +57,6 @@ LabelList = Annotated[list[Label], Field(max_length=256)]
 JsonObject = dict[str, Any]
 AsOf = Annotated[Time | None, Query(description="Answer from what was valid at this time.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of results.")]
-CURSOR_PATTERN = r"^[A-Za-z0-9_-]+$"
 Cursor = Annotated[str | None, Query(max_length=4000, pattern=CURSOR_PATTERN, description="Of the previous page.")]
 _T = TypeVar("_T")
 
@@ -235,7 +234,7 @@ def json_response(body: Mapping[str, Any] | _Serializable, status: int = 200) ->
     """Return a body without another validation; a `version` in it becomes the ETag."""
     plain = body if isinstance(body, Mapping) else body.to_dict()
     version = plain.get("version")
-    return JSONResponse(plain, status, headers={"ETag": f'"{version}"'} if isinstance(version, int) else None)
+    return SafeJSONResponse(plain, status, headers={"ETag": f'"{version}"'} if isinstance(version, int) else None)
 
 
 def list_response(items: Sequence[_Serializable]) -> JSONResponse:

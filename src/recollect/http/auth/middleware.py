@@ -28,6 +28,17 @@ OPEN_PATHS = frozenset({
     "/live", "/health", "/ready", "/version", "/openapi.json",
     "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
 })  # fmt: skip
+# Headers that reverse proxies add.
+_PROXY_HEADERS = frozenset({
+    b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-proto",
+    b"x-forwarded-server", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-original-forwarded-for",
+    b"x-envoy-external-address", b"true-client-ip", b"cf-connecting-ip", b"fly-client-ip",
+})  # fmt: skip
+_PROXY_WITHOUT_AUTH = (
+    "This request came through a reverse proxy (header {header}), and no authentication is configured, so that "
+    "everybody would be the owner: create a key with `recollect keys add`, or set trusted_gateways or jwt_jwks_url; "
+    "allow_anonymous_proxy = true serves it all the same"
+)
 _KEY_REQUIRED = "Send a key in Authorization: Bearer rk_..., or in X-API-Key; `recollect keys add` creates one"
 
 
@@ -105,10 +116,9 @@ class AuthMiddleware:
         if caller.user is None and any(credentials.users):
             # Nobody vouches for the header, but a caller who may act for any user limits the request to this one.
             caller = replace(caller, user=next(filter(None, credentials.users)))
-        stripped = {"gateway": self._gateway_headers, "jwt": frozenset({b"authorization"})}.get(
-            caller.kind, frozenset()
-        )
-        if stripped or credentials.key:
+        # The names in the gateway's headers are the caller's by now, and none of the upstream's business.
+        stripped = self._gateway_headers | ({b"authorization"} if caller.kind == "jwt" else frozenset())
+        if credentials.key or any(name in stripped for name, _ in headers):
             headers = strip_own_keys(headers, also=stripped)
         key_removed = caller.kind in ("key", "jwt") and not any(name == b"authorization" for name, _ in headers)
         state = {**scope.get("state", {}), STATE_CALLER: caller, STATE_KEY_REMOVED: key_removed}
@@ -140,9 +150,12 @@ class AuthMiddleware:
             return await self._verify(credentials.token, origin, rules.tokens)
         if rules.gateways and is_within(address, rules.gateways):
             return _caller_from_gateway(credentials, rules)
-        if rules.anonymous is AnonymousAccess.ALWAYS:
-            return LOCAL_CALLER
-        if rules.anonymous is AnonymousAccess.WITHOUT_KEYS and (caller := await _local_caller(service_handle)):
+        caller = LOCAL_CALLER if rules.anonymous is AnonymousAccess.ALWAYS else None
+        if rules.anonymous is AnonymousAccess.WITHOUT_KEYS:
+            caller = await _local_caller(service_handle)
+        if caller is not None and credentials.proxy_header and not rules.allows_anonymous_proxy:
+            raise NotAllowed(_PROXY_WITHOUT_AUTH.format(header=credentials.proxy_header))
+        if caller is not None:
             return caller
         if rules.gateways and credentials.users:
             raise Unauthenticated("This address is not one of the trusted_gateways")
@@ -226,12 +239,16 @@ class Credentials:
     named_projects: tuple[str, ...] = ()
     # The client's address as reported by a proxy: the last one is the one that it saw itself.
     forwarded: str = ""
+    # A header by which a reverse proxy shows, or an empty text.
+    proxy_header: str = ""
 
 
 def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_header: bytes) -> Credentials:
     """Return the credentials; the first key counts."""
     credentials = Credentials()
     for name, value in headers:
+        if name in _PROXY_HEADERS:
+            credentials.proxy_header = name.decode()
         if name == b"authorization":
             if key := _extract_key(value):
                 credentials.key = credentials.key or key

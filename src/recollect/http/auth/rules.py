@@ -37,6 +37,7 @@ class AuthRules:
     user_header: bytes = b""
     project_header: bytes = b""
     tokens: TokenVerifier | None = None
+    allows_anonymous_proxy: bool = False
 
 
 def load_auth_rules(settings: Settings) -> AuthRules:
@@ -61,6 +62,7 @@ def load_auth_rules(settings: Settings) -> AuthRules:
         user_header=_parse_header_name(settings.gateway_user_header, "gateway_user_header"),
         project_header=_parse_header_name(settings.gateway_project_header, "gateway_project_header", optional=True),
         tokens=_create_verifier(settings) if jwt else None,
+        allows_anonymous_proxy=settings.allow_anonymous_proxy,
     )
 
 

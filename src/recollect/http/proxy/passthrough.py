@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
@@ -115,11 +116,19 @@ def _is_shared_account_request(scope: Scope, upstream: Upstream, path: str) -> b
 
 def _is_stateless(method: str, path: str) -> bool:
     decoded = unquote(path)
-    if _UNSAFE_PATH.search(decoded):
+    if any(_UNSAFE_PATH.search(each) for each in _decodings(path)):
         return False
     if method in ("GET", "HEAD"):
         return _MODEL_PATHS.fullmatch(decoded) is not None
     return method == "POST" and _STATELESS_PATHS.fullmatch(decoded) is not None
+
+
+def _decodings(path: str) -> Iterator[str]:
+    """Yield the path decoded once, twice and so on: some upstreams decode a path more than once."""
+    while (decoded := unquote(path)) != path:
+        yield decoded
+        path = decoded
+    yield path
 
 
 def upstream_path(scope: Scope) -> str:

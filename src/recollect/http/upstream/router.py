@@ -228,6 +228,9 @@ class HttpUpstream:
                     allow_redirects=False,
                     skip_auto_headers=_AUTO_HEADERS,
                 )
+                if not 200 <= response.status <= 599:
+                    response.close()
+                    raise UpstreamUnavailable(f"{self.name} answered with the invalid status {response.status}")
                 return HttpResponse(response, self.name)
             except aiohttp.ClientConnectorError as error:
                 # Nothing was sent yet, so a retry is safe.

@@ -238,6 +238,7 @@ async def write_plan(
     tx: Tx, owner: Owner, plan: Plan, *, model: EmbeddingModel | None, batch: str, by: Author
 ) -> None:
     """Write a plan as the user's next revision; its vectors are of the model."""
+    await write_tombstones(tx, owner.name, plan)
     if plan.is_empty:
         return
     await tx.run(
@@ -272,7 +273,6 @@ async def write_plan(
         assert model is not None
         await put_vectors(tx, model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
     await _write_lines(tx, owner, plan, batch=batch, by=by)
-    await write_tombstones(tx, owner.name, plan)
 
 
 async def _reword(tx: Tx, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:

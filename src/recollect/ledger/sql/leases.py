@@ -16,6 +16,9 @@ from recollect.model.job import Job, JobKind, as_json, truncate_error
 from recollect.model.text import repair_text
 from recollect.model.times import now, to_micros
 
+# Clocks of machines that share a ledger may differ by so much.
+_MAX_CLOCK_SKEW = timedelta(minutes=5)
+
 
 def lease_end(lease_s: float) -> datetime:
     """Return when a lease of so many seconds expires."""
@@ -25,6 +28,40 @@ def lease_end(lease_s: float) -> datetime:
 async def anything_due(tx: Tx) -> bool:
     """Return whether a job may be due; if none is, leasing need not wait for writers."""
     return bool(await tx.rows("SELECT 1 FROM jobs WHERE next_at <= :now LIMIT 1", {"now": to_micros(now())}))
+
+
+async def anything_ahead(tx: Tx) -> bool:
+    """Return whether a waiting job was written by a clock that is ahead of ours."""
+    return bool(
+        await tx.rows(
+            "SELECT 1 FROM jobs WHERE next_at > :ahead AND updated_at > :ahead LIMIT 1",
+            {"ahead": to_micros(now() + _MAX_CLOCK_SKEW)},
+        )
+    )
+
+
+async def pull_back(tx: Tx) -> None:
+    """Count the times of jobs from now on if they were written by a clock that has been set back since.
+
+    Otherwise they would wait until the clock has caught up, and so would the jobs of a worker that died.
+    """
+    params = {"now": to_micros(now()), "ahead": to_micros(now() + _MAX_CLOCK_SKEW)}
+    await tx.run(
+        "UPDATE job_users SET served_at = :now, "
+        "busy_until = CASE WHEN busy_until > served_at THEN :now + busy_until - served_at ELSE 0 END "
+        "WHERE served_at > :ahead",
+        params,
+    )
+    await tx.run(
+        "UPDATE jobs SET next_at = :now + next_at - updated_at, due_at = :now + due_at - updated_at, "
+        "leased_until = :now + leased_until - updated_at, updated_at = :now "
+        "WHERE next_at > :ahead AND updated_at > :ahead",
+        params,
+    )
+    earliest = "(SELECT min(j.next_at) FROM jobs j WHERE j.user_id = q.user_id AND j.priority = q.priority)"
+    await tx.run(
+        f"UPDATE job_queues AS q SET ready_at = {earliest} WHERE ready_at > :ahead AND {earliest} IS NOT NULL", params
+    )
 
 
 async def lease(

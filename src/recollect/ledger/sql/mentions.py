@@ -55,7 +55,8 @@ async def is_filled(tx: Tx) -> bool:
 
 
 async def fill(tx: Tx) -> None:
-    """Find the mentions of all memories of all users anew."""
+    """Find the mentions of all memories of all users anew, while nobody writes."""
+    await tx.dialect.block_writers(tx)
     await tx.run("DELETE FROM mentions", {})
     after = 0
     while rows := await tx.rows(

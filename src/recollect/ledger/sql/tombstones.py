@@ -38,14 +38,15 @@ async def write_tombstones(tx: Tx, user: str, plan: Plan) -> None:
 def _changed_messages(plan: Plan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the (role, text) of turns that get a tombstone, forgotten ones and former wordings, and that lose it.
 
-    An evicted turn gets none: old history may bring it back. A turn that is appended anew keeps the tombstone of its
-    text: the older history can still be sent again.
+    An evicted turn gets none until it is forgotten on request: old history may bring it back. A turn that is appended
+    anew keeps the tombstone of its text: the older history can still be sent again.
     """
     added = [
         _role_and_text(record)
         for record in plan.added.values()
         if record.category is Category.TURN and record.status is Status.FORGOTTEN
     ]
+    added += map(_role_and_text, plan.forgotten_again)
     removed = []
     for id, record in plan.changed.items():
         before = plan.originals[id]

@@ -74,6 +74,9 @@ class Dialect(Protocol):
     def contains(self, column: str, param: str) -> str:
         """Return SQL that is true where the text contains the parameter exactly."""
 
+    async def block_writers(self, tx: Tx) -> None:
+        """Keep others from writing until the transaction ends; readers see what was before."""
+
 
 class Tx(Protocol):
     """One transaction; parameters are named, as in `:user`."""

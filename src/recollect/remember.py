@@ -31,11 +31,12 @@ from recollect.model.change import (
     Outcome,
 )
 from recollect.model.job import Appended, ExtractPayload, Job, JobKind, NewJob
-from recollect.model.memory import Category, Status
+from recollect.model.memory import Category, Status, Trust
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Conversation, Turn
+from recollect.model.turn import Conversation, Role, Turn
 from recollect.observability.tracing import span
+from recollect.quotes.quoted_text import quotes_instruction
 from recollect.read.strip_context import strip_context
 from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
 from recollect.sessions.lifecycle import SessionConfig
@@ -130,7 +131,8 @@ def normalize_turns(
 ) -> tuple[list[Turn], tuple[str, ...]]:
     """Return the turns of messages without secrets and injected context, and the kinds of the secrets.
 
-    Injected context would be learned as if the user had said it.
+    Injected context would be learned as if the user had said it. A turn with an instruction that the user only pasted
+    has low trust.
     """
     normalized: list[Turn] = []
     kinds: dict[str, None] = {}
@@ -138,7 +140,8 @@ def normalize_turns(
         text, secrets = redactor.redact_turn_text(strip_context(turn.content))
         kinds |= dict.fromkeys(secrets)
         if text.strip():
-            normalized.append(replace(turn, content=text))
+            quotes = turn.role is Role.USER and quotes_instruction(text)
+            normalized.append(replace(turn, content=text, trust=Trust.LOW if quotes else None))
     return normalized, tuple(kinds)
 
 

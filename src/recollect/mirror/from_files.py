@@ -84,7 +84,8 @@ class FileIngester:
             # Before it is read, so that a change in the meantime is noticed.
             stamp = self._folder.stamp(path)
             try:
-                file = read_file(path, self._folder, self._owners)
+                row = self._state.row_at(path)
+                file = read_file(path, self._folder, self._owners, written=row.stamp if row is not None else "")
             except FileNotFoundError:
                 self._state.clear_rejected(path)
             except (InvalidInput, NotADirectoryError) as error:

@@ -61,7 +61,7 @@ class BlockItem:
 
 
 def mark_words(item: BlockItem, words: str) -> str:
-    """Return the words with the end of their validity, and with their source if they only look like an instruction."""
+    """Return the words with the end of validity, and with their source if they could pass for an instruction."""
     words = f"{words} (until {item.until})" if item.until else words
     return f"(quoted from {item.quoted_from}, no instruction) {words}" if item.may_instruct else words
 

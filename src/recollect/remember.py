@@ -41,6 +41,7 @@ from recollect.read.strip_context import strip_context
 from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.sessions.resolve import drop_forgotten_turns
+from recollect.text.instruction_rule import hold_for_review
 from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch, skipped_ranges, with_skipped_range, without_first_skipped
 from recollect.write.draft import draft
@@ -351,8 +352,8 @@ async def add(
         [vector] = await embed([record.content], embedder=deps.embedder)
     addition, by = Add(record, vector, new.correction), config.redactor.redact_author(by)
     for tries_left in range(_MAX_MERGES - 1, -1, -1):
-        # The last try adds it: duplicates are better than a refused memory.
-        merges = new.merge and tries_left > 0
+        # The last try adds it: duplicates are better than a refused memory. One for review changes no other.
+        merges = new.merge and tries_left > 0 and hold_for_review(record) is record
         change = await merge_with_similar(addition, deps, config.reconciling) if merges else addition
         try:
             [outcome] = (await deps.ledger.apply(scope, [change], by=by, once=idempotency)).outcomes

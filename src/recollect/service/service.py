@@ -253,7 +253,10 @@ class Service:
             fields = {**fields, "trust": Trust.LOW}
         raised = fields.get("trust") is Trust.HIGH and by.actor is not Actor.PERSON
         if raised and (await self.get(scope, id)).trust is not Trust.HIGH:
-            raise Conflict(f"`trust` of memory {id} can be raised by a person only, and {by.who} acts as a program")
+            raise Conflict(
+                f"`trust` of memory {id} can be raised by a person only, and {by.who} acts as a program; "
+                "a person who vouches for it sets the actor to person"
+            )
         return fields
 
     async def forget(

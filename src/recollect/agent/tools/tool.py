@@ -102,7 +102,8 @@ async def _run_in_thread(function: Callable[..., Any], values: Mapping[str, Any]
             result.set_exception(error)
 
     def work() -> None:
-        value, failure = None, None
+        value: object = None
+        failure: Exception | None = None
         try:
             value = context.run(function, **values)
         except StopIteration as error:

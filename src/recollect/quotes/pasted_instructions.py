@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from recollect.text.instructions import MAX_CHARS, may_instruct
 BUCKETS = 1 << 13
 # The minimum probability of a pasted instruction; chosen by cross-validation.
 THRESHOLD = 0.7
+# More instructions than this in one message were pasted.
+MAX_INSTRUCTIONS = 24
 MODEL_FILE = "pasted_instructions.npz"
 
 _PIECE_END = re.compile(
@@ -42,6 +45,7 @@ _FIRST_PERSON = re.compile(
 _GREETING = re.compile(r"^\s*\w[\w .'’]{0,40}[,!，！]\s*$")
 _MAX_SIGNATURE_WORDS = 3
 _AROUND = 12
+_MAX_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,20 @@ class InstructionSpan:
     end: int
 
 
-def instruction_spans(text: str) -> Iterator[InstructionSpan]:
-    """Yield the smallest pieces of the text that may instruct."""
+def instruction_spans(text: str) -> list[InstructionSpan]:
+    """Return the smallest pieces of the text that may instruct, at most one more than a person gives at once."""
+    return list(islice(_find_spans(text), MAX_INSTRUCTIONS + 1))
+
+
+def pasted_spans(text: str) -> list[InstructionSpan]:
+    """Return the pieces that may instruct and are probably not in the author's own words."""
+    spans = instruction_spans(text)
+    if len(spans) > MAX_INSTRUCTIONS:
+        return [*spans[:-1], InstructionSpan(spans[-1].start, len(text))]
+    return [span for span in spans if is_pasted(text, span)]
+
+
+def _find_spans(text: str) -> Iterator[InstructionSpan]:
     text = text[:MAX_CHARS]
     if not may_instruct(text):
         return
@@ -87,8 +103,7 @@ def is_pasted_sentence(text: str, sentence: str) -> bool:
 
 def build_input(text: str, span: InstructionSpan) -> TextInput:
     """Return the features of an instruction in a message."""
-    lines = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
-    at = next((n for n, (start, end) in enumerate(lines) if start <= span.start < end), 0)
+    lines, at = _lines_around(text, span)
     contents = [text[start:end] for start, end in lines] or [""]
     line, piece = contents[at], text[span.start : span.end]
     before = text[lines[at][0] : span.start] if lines else ""
@@ -153,6 +168,16 @@ def build_input(text: str, span: InstructionSpan) -> TextInput:
         ),
     }
     return TextInput(np.array(sorted(buckets), np.int64), np.array(named, np.float32))
+
+
+def _lines_around(text: str, span: InstructionSpan) -> tuple[list[tuple[int, int]], int]:
+    """Return the lines with text (of a long message the first, the last and the nearest), and which has the span."""
+    lines = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
+    at = next((n for n, (start, end) in enumerate(lines) if start <= span.start < end), 0)
+    near = range(max(0, at - _MAX_LINES), at + _MAX_LINES)
+    ends = (*range(_MAX_LINES), *range(len(lines) - _MAX_LINES, len(lines)))
+    shown = sorted({n for n in (*near, *ends) if 0 <= n < len(lines)})
+    return [lines[n] for n in shown], shown.index(at) if shown else 0
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import Any
 
 from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
-from recollect.quotes.pasted_instructions import instruction_spans, is_pasted
+from recollect.quotes.pasted_instructions import instruction_spans, pasted_spans
 from recollect.text.instructions import find_instruction
 
 # Replaces removed text within a line.
@@ -117,9 +117,9 @@ def with_earned_trust(record: MemoryRecord) -> MemoryRecord:
 def _without_pasted_instructions(text: str) -> str:
     parts: list[str] = []
     last = 0
-    for span in instruction_spans(text):
+    for span in pasted_spans(text):
         line_start = text.rfind("\n", 0, span.start) + 1
-        if not _quote_cues().own.search(text, line_start, span.start) and is_pasted(text, span):
+        if not _quote_cues().own.search(text, line_start, span.start):
             parts += [text[last : span.start], ELIDED]
             last = span.end
     return "".join([*parts, text[last:]]) if parts else text

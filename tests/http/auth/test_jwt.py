@@ -266,6 +266,7 @@ async def test_an_issuer_that_sends_its_keys_slowly_is_given_up(
                 writer.write(b" ")
                 await writer.drain()
                 await asyncio.sleep(0.02)
+        writer.transport.abort()
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     tokens = TokenVerifier(

@@ -41,6 +41,7 @@ LAYERS = {
         "erasure",
         "files",
         "maintenance",
+        "quotes",
         "read",
         "recall",
         "remember",

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recollect.aio.slices import TimeSlice
+from recollect.aio.slices import TimeSlice, run_off_loop
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings, NotFound, StaleVersion
 from recollect.ledger.types import Revision
@@ -32,15 +33,17 @@ from recollect.model.change import (
     Outcome,
 )
 from recollect.model.job import Appended, ExtractPayload, Job, JobKind, NewJob
-from recollect.model.memory import Category, Status
+from recollect.model.memory import Category, Status, Trust
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Conversation, Turn
+from recollect.model.turn import Conversation, Role, Turn
 from recollect.observability.tracing import span
+from recollect.quotes.quoted_text import quotes_instruction
 from recollect.read.strip_context import strip_context
 from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.sessions.resolve import drop_forgotten_turns
+from recollect.text.instruction_rule import hold_for_review
 from recollect.write.ask_llm import record_cost_on_error
 from recollect.write.batch import Batch, skipped_ranges, with_skipped_range, without_first_skipped
 from recollect.write.draft import draft
@@ -131,7 +134,8 @@ async def normalize_turns(
 ) -> tuple[list[Turn], tuple[str, ...]]:
     """Return the turns of messages without secrets and injected context, and the kinds of the secrets.
 
-    Injected context would be learned as if the user had said it.
+    Injected context would be learned as if the user had said it. A turn with an instruction that the user only pasted
+    has low trust.
     """
     normalized: list[Turn] = []
     kinds: dict[str, None] = {}
@@ -141,7 +145,10 @@ async def normalize_turns(
         clean, secrets = await redactor.redact_turn(replace(turn, content=strip_context(turn.content)))
         kinds |= dict.fromkeys(secrets)
         if clean.content.strip():
-            normalized.append(clean)
+            quotes = turn.role is Role.USER and await run_off_loop(
+                partial(quotes_instruction, clean.content), chars=len(clean.content)
+            )
+            normalized.append(replace(clean, trust=Trust.LOW if quotes else None))
     return normalized, tuple(kinds)
 
 
@@ -351,8 +358,8 @@ async def add(
         [vector] = await embed([record.content], embedder=deps.embedder)
     addition, by = Add(record, vector, new.correction), config.redactor.redact_author(by)
     for tries_left in range(_MAX_MERGES - 1, -1, -1):
-        # The last try adds it: duplicates are better than a refused memory.
-        merges = new.merge and tries_left > 0
+        # The last try adds it: duplicates are better than a refused memory. One for review changes no other.
+        merges = new.merge and tries_left > 0 and hold_for_review(record) is record
         change = await merge_with_similar(addition, deps, config.reconciling) if merges else addition
         try:
             [outcome] = (await deps.ledger.apply(scope, [change], by=by, once=idempotency)).outcomes

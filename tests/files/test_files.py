@@ -197,7 +197,7 @@ async def test_a_file_with_instructions_is_viewed_but_not_recalled(
     assert [each.decision for each in traced.candidates] == ["a file written by a model that contains an instruction"]
     # Whoever looks through memories is a person: they find it, and may vouch for it.
     [hit] = await memory.search(QUESTION, user_id="ann")
-    await memory.acting_as("ann").update(hit.id, user_id="ann", trust="high")
+    await memory.acting_as("ann", actor="person").update(hit.id, user_id="ann", trust="high")
     assert [hit.record.key for hit in (await memory.recall(QUESTION, user_id="ann")).hits] == [NOTES]
     # The next words of the model are the model's again.
     await files.insert(ANN, NOTES, 0, "Trips", by=BY)

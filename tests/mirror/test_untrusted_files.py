@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +311,91 @@ def test_an_edit_at_the_moment_of_the_rename_is_noticed(tmp_path: Path, monkeypa
     assert stamp != folder.stamp("note.md")
     (tmp_path / "note.md").unlink()
     assert folder.write("note.md", b"what we wrote", expected="") == folder.stamp("note.md")
+
+
+# Pairs that a file system may take for one name: by case, and by the form of a letter with an accent.
+ALIKE_USERS = ["Ann", "ann", "ANN", "Jos\u00e9", "Jose\u0301", "jos\u00e9", "straße", "STRASSE", "strasse"]
+
+
+def fold(name: str) -> str:
+    """Return what a file system that ignores case and Unicode forms compares."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+async def test_users_whose_names_differ_in_case_or_unicode_form_have_separate_folders(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        for id in ALIKE_USERS:
+            await mirror.add(f"of user {id}", Scope(id))
+            await mirror.add(f"of project {id}", Scope("default", id))
+        await mirror.sync()
+        for folder in ("users", "entries"):
+            names = os.listdir(tmp_path / folder)
+            assert len({fold(name) for name in names}) == len(names) == len(ALIKE_USERS)
+    lose_ledger(tmp_path)
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.sync()
+        for id in ALIKE_USERS:
+            assert await mirror.words(id) == {f"of user {id}"}
+
+
+async def test_a_folder_of_an_earlier_version_stays_in_use(tmp_path: Path) -> None:
+    """Earlier versions named the folder of Ann "Ann", without a file that names her."""
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.add("likes tea", Scope("Ann"))
+        await mirror.sync()
+        [folder] = (tmp_path / "users").iterdir()
+        (folder / ".user").unlink()
+        folder.rename(tmp_path / "users/Ann")
+    shutil.rmtree(tmp_path / ".recollect")
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.sync()
+        await mirror.add("likes coffee", Scope("Ann"))
+        await mirror.add("likes milk", Scope("ann"))
+        await mirror.sync()
+        assert await mirror.words("Ann") == {"likes coffee", "likes tea"}
+        assert len(list((tmp_path / "users/Ann").glob("entries/*/facts/*.md"))) == 2
+        assert fold("Ann") not in {fold(name) for name in os.listdir(tmp_path / "users") if name != "Ann"}
+        assert not (await mirror.sync()).written
+
+
+async def test_a_user_cannot_take_the_folder_of_another(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.add("likes tea", Scope("Ann"))
+        await mirror.sync()
+        [name] = os.listdir(tmp_path / "users")
+        await mirror.add("likes milk", Scope(name))
+        await mirror.sync()
+        assert len(os.listdir(tmp_path / "users")) == 2
+
+
+async def test_hard_links_to_files_elsewhere_are_rejected(tmp_path: Path) -> None:
+    root, secret = tmp_path / "home", tmp_path / "secret.md"
+    secret.write_text("The safe opens with 4711\n")
+    async with mirrored_service(root) as mirror:
+        await mirror.add("likes tea")
+        await mirror.sync()
+        [own] = mirror.files()
+        os.link(secret, own.parent / "linked.md")
+        # A backup may link to a file of the mirror.
+        os.link(own, tmp_path / "backup.md")
+        own.write_text(own.read_text().replace("tea", "green tea"))
+        done = await mirror.sync()
+        assert (done.bad, done.edited, await mirror.words()) == (1, 1, {"likes green tea"})
+        assert secret.read_text() == "The safe opens with 4711\n"
+
+
+async def test_front_matter_lowers_trust_and_never_raises_it(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        [low, high] = [
+            (await mirror.add(text, trust=trust)).record.id
+            for text, trust in (("likes tea", "low"), ("likes milk", "high"))
+        ]
+        await mirror.sync()
+        for path in mirror.files():
+            text = path.read_text()
+            assert ("trust: low" in text) == ("tea" in text)
+            claim = "trust: high" if "tea" in text else "trust: low"
+            path.write_text(text.replace("trust: low\n", "").replace("---\n", f"---\n{claim}\n", 1))
+        await mirror.sync()
+        trust = {record.id: str(record.trust) for record in await mirror.all()}
+        assert trust == {low: "low", high: "low"}

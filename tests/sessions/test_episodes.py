@@ -125,7 +125,7 @@ class TestARun:
         llm.reply_json({**STORY, "lessons": [*STORY["lessons"], poison]})
         episode, good, bad = records((await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)).changes)
         assert (good.status, bad.status, bad.content) == (Status.ACTIVE, Status.REVIEW, poison)
-        assert "gives an instruction" in bad.detail["review"]
+        assert "tells what to do" in bad.detail["review"]
         assert "evil" not in episode.content + str(episode.detail)
 
     async def test_a_summary_with_an_invented_number_is_rejected(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:

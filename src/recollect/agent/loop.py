@@ -25,7 +25,10 @@ from recollect.prompts.rendering import new_delimiter
 
 _ABOUT_TOOLS = ("tool", "jinja", "function")
 _FORMAT_HINT = "Write an Action with its Action Input, or a Final Answer."
-_TOO_MANY = "not called: {most} calls at once are the limit; call it again if you still need it"
+_TOO_MANY = (
+    "not called: {most} calls at once are the limit, and the reply has {count:,} calls; "
+    "call it again if you still need it"
+)
 _UNFINISHED: Mapping[EndReason, str] = {
     "time": "I could not finish: the time for it is used up.",
     "tokens": "I could not finish: the tokens for it are used up.",
@@ -33,6 +36,9 @@ _UNFINISHED: Mapping[EndReason, str] = {
     "failed": "I could not finish: the model does not answer.",
 }
 _MAX_BROKEN = 2
+# Of many more calls than the limit, only these times as many are reported to the model.
+_MAX_REPORTED = 3
+_MAX_ID_CHARS = 60
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,9 +93,11 @@ class Loop:
         """Run the calls of a reply, and add the step to working memory."""
         if parsed.thought:
             yield Event(kind=EventKind.THOUGHT, text=parsed.thought)
+        count = len(parsed.calls)
+        parsed = replace(parsed, calls=_with_unique_ids(parsed.calls[: _MAX_REPORTED * self.limits.calls]))
         for call in parsed.calls:
             yield Event(kind=EventKind.ACTION, text=call.signature, tool=call.tool, arguments=call.arguments)
-        observations = await asyncio.gather(*(self._observe(at, call) for at, call in enumerate(parsed.calls)))
+        observations = await asyncio.gather(*(self._observe(at, call, count) for at, call in enumerate(parsed.calls)))
         if not parsed.calls:
             observations = [Observation(call_id="", tool="", text=_FORMAT_HINT, failed=True)]
         for observation in observations:
@@ -100,13 +108,13 @@ class Loop:
         self.steps.append(step)
         await self.working.add(step, within_s=self._deadline - _clock())
 
-    async def _observe(self, at: int, call: Call) -> Observation:
+    async def _observe(self, at: int, call: Call, count: int) -> Observation:
         failed = True
         left_s = min(self.limits.tool_s, self._deadline - _clock())
         if call.error:
             text = call.error
         elif at >= self.limits.calls:
-            text = _TOO_MANY.format(most=self.limits.calls)
+            text = _TOO_MANY.format(most=self.limits.calls, count=count)
         else:
             try:
                 async with asyncio.timeout(left_s):
@@ -201,6 +209,17 @@ class Loop:
             model_calls=usage.calls,
         )
         return Event(kind=EventKind.ANSWER, text=text, answer=answer, failed=ended != "answered")
+
+
+def _with_unique_ids(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """Return the calls with an id of its own for each, by which its result is found."""
+    ids: set[str] = set()
+    result = []
+    for at, call in enumerate(calls):
+        call = replace(call, id=f"{call.id[:_MAX_ID_CHARS]}_{at}") if call.id in ids else call
+        ids.add(call.id)
+        result.append(call)
+    return tuple(result)
 
 
 def _clock() -> float:

@@ -13,7 +13,7 @@ from recollect.errors import InvalidInput, RecollectError
 from recollect.model.arguments import parse_scope
 from recollect.model.change import Author
 from recollect.model.result import Hit
-from recollect.service.tool_memory import REVIEW_NOTICE, ToolMemory, sanitize_line
+from recollect.service.tool_memory import REVIEW_NOTICE, ToolMemory, quoted_line
 from recollect.sync import Memory
 
 R = TypeVar("R")
@@ -151,5 +151,5 @@ def memory_functions(memory_of: Callable[[Any], RunMemory], context: Any) -> lis
 
 def _to_result(hit: Hit) -> dict[str, str]:
     record = hit.record
-    result = {"id": record.id, "memory": sanitize_line(record.content), "date": record.stated_at.date().isoformat()}
+    result = {"id": record.id, "memory": quoted_line(record), "date": record.stated_at.date().isoformat()}
     return result | ({"event_date": record.event_at.date().isoformat()} if record.event_at else {})

@@ -28,6 +28,7 @@ from recollect.model.change import (
 )
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Scope
+from recollect.text.instruction_rule import INSTRUCTING_FIELDS, hold_for_review
 
 if TYPE_CHECKING:
     from recollect.ledger.types import Revision
@@ -225,6 +226,7 @@ def _check_updatable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _add(plan: Plan, record: MemoryRecord, vector: Vector | None, *, correction: bool = False) -> Outcome:
+    record = hold_for_review(record)
     check_storable(record)
     same = plan.existing.by_id.get(record.id)
     if same is not None:
@@ -266,8 +268,11 @@ def _edit(
     after = {name: value for name, value in fields.items() if getattr(record, name) != value}
     if not after:
         return Outcome(verb, record, changed=False)
+    edited = replace(record, **after)
+    if not INSTRUCTING_FIELDS.isdisjoint(after) and (checked := hold_for_review(edited)) is not edited:
+        edited, after = checked, {**after, "status": checked.status, "detail": checked.detail}
     before = {name: getattr(record, name) for name in after}
-    edited = replace(record, **after, updated_at=plan.at, version=record.version + 1)
+    edited = replace(edited, updated_at=plan.at, version=record.version + 1)
     check_storable(edited)
     plan.existing.release(record)
     plan.existing.add(edited)
@@ -297,6 +302,9 @@ def _restore(plan: Plan, change: Restore) -> Outcome:
 
 def _supersede(plan: Plan, change: Supersede) -> Outcome:
     old = _current(plan.existing, change.id, change.expected_version)
+    if hold_for_review(change.record) is not change.record:
+        # The old one holds until a person approves the new one.
+        return _add(plan, change.record, change.vector)
     # The old one goes first: a key has one active value at any moment.
     ending = {"status": Status.SUPERSEDED, "valid_to": _superseded_at(old, change.record.valid_from or plan.at)}
     plan.existing.release(old)

@@ -21,7 +21,7 @@ from recollect.models.embedding import Embedder
 from recollect.models.structured import Partial
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
-from recollect.sessions.summary_text import instruction_reason
+from recollect.text.instruction_rule import instruction_reason
 from recollect.text.normalize import normalize
 from recollect.text.numbers import missing_names, missing_numbers
 from recollect.write.ask_llm import LlmAnswer, ask_for_json, record_cost_on_error

@@ -59,13 +59,16 @@ class ScannedFile:
         )
 
 
-def read_file(path: str, folder: MirrorFolder, owners: FolderOwners) -> ScannedFile:
-    """Read and parse a file, or raise InvalidInput; FileNotFoundError if it has just been removed."""
+def read_file(path: str, folder: MirrorFolder, owners: FolderOwners, *, written: str | None = None) -> ScannedFile:
+    """Read and parse a file, or raise InvalidInput; FileNotFoundError if it has just been removed.
+
+    `written` is as for `MirrorFolder.read`.
+    """
     location = parse_location(path)
     if location is None:
         raise InvalidInput("its path is not that of a memory")
     user = owners.user_of(location.base)
-    data, stamp = folder.read(path)
+    data, stamp = folder.read(path, written=written)
     try:
         text = data.decode()
     except UnicodeDecodeError:

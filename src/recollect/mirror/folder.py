@@ -81,8 +81,12 @@ class MirrorFolder:
             return ""
         return stamp_of(stat) if S_ISREG(stat.st_mode) else ""
 
-    def read(self, path: str) -> tuple[bytes, str]:
-        """Return the content and stamp of a file; raise InvalidInput or FileNotFoundError."""
+    def read(self, path: str, *, written: str | None = None) -> tuple[bytes, str]:
+        """Return the content and stamp of a file; raise InvalidInput or FileNotFoundError.
+
+        With `written`, the stamp under which the mirror wrote it or an empty text, another file with hard links is
+        refused: it may be one outside of the folder. Links to files of the mirror, such as backups, do no harm.
+        """
         with self._open_parent(path) as (folder, name):
             try:
                 handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -96,6 +100,9 @@ class MirrorFolder:
                 stat = os.fstat(handle)
                 if not S_ISREG(stat.st_mode):
                     raise InvalidInput("it is no plain file")
+                is_foreign = written is not None and not written.endswith(f":{stat.st_ino}")
+                if is_foreign and stat.st_nlink > 1:
+                    raise InvalidInput("it has hard links, and may be a file outside of the folder: copy it instead")
                 if stat.st_size > MAX_DOCUMENT_BYTES:
                     raise InvalidInput(f"it is {stat.st_size:,} bytes long; the limit is {MAX_DOCUMENT_BYTES:,}")
                 data = file.read(MAX_DOCUMENT_BYTES + 1)

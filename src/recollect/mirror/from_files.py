@@ -20,7 +20,7 @@ from recollect.mirror.state import ConflictFile, FileRow, MirrorState, SyncResul
 from recollect.mirror.to_files import FileWriter
 from recollect.model.change import Actor, Author
 from recollect.model.ids import new_id
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import MemoryRecord, Status, Trust
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
@@ -84,7 +84,8 @@ class FileIngester:
             # Before it is read, so that a change in the meantime is noticed.
             stamp = self._folder.stamp(path)
             try:
-                file = read_file(path, self._folder, self._owners)
+                row = self._state.row_at(path)
+                file = read_file(path, self._folder, self._owners, written=row.stamp if row is not None else "")
             except FileNotFoundError:
                 self._state.clear_rejected(path)
             except (InvalidInput, NotADirectoryError) as error:
@@ -268,6 +269,9 @@ class FileIngester:
             for name, value in file.document.changes(document_of(record)).items()
             if name not in _READ_ONLY_FIELDS
         }
+        if fields.get("trust") == Trust.HIGH:
+            # A file cannot approve what it says.
+            del fields["trust"]
         if fields:
             outcome = await self._service.update(
                 Scope(file.user), record.id, fields, by=work.by, expected_version=record.version

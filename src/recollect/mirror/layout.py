@@ -1,11 +1,12 @@
 """The layout of the folder: paths of memories, and names that are safe on every file system.
 
-An id of letters, digits, dots, dashes and underscores is its own name. In any other, unsafe characters become
-underscores, and a digest after a tilde makes the name unique.
+An id of small letters, digits, dots, dashes and underscores is its own name. In any other, unsafe characters become
+underscores, and a digest after a tilde makes the name unique, also if case and the Unicode form are ignored.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -31,15 +32,29 @@ _RESERVED_NAMES = frozenset(
 
 def safe_name(id: str) -> str:
     """Return the file name for an id."""
-    name = "".join(
-        each if each.isalnum() or each in _PLAIN_CHARACTERS else "_" for each in unicodedata.normalize("NFC", id)
-    )
-    if name == id and _is_valid_name(name):
-        return name
+    return id if _is_plain(id) and id.casefold() == id else _unique_name(id)
+
+
+def _is_plain(id: str) -> bool:
+    """Return whether an id is a valid name; of two that differ in case only, each is one."""
+    return _replace_unsafe(id) == id and _is_valid_name(id)
+
+
+def _replace_unsafe(id: str) -> str:
+    plain = unicodedata.normalize("NFC", id)
+    return "".join(each if each.isalnum() or each in _PLAIN_CHARACTERS else "_" for each in plain)
+
+
+def _unique_name(id: str) -> str:
+    name = _replace_unsafe(id)
     prefix = name.encode()[: _MAX_NAME_BYTES // 2].decode(errors="ignore")[: _MAX_NAME_CHARS // 2].strip(".") or "_"
     if prefix.partition(".")[0].casefold() in _RESERVED_NAMES:
         prefix = f"_{prefix}"
     return f"{prefix}~{blake2b(id.encode(), digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+def _fold(name: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _is_valid_name(name: str) -> bool:
@@ -143,11 +158,6 @@ class FileLocation:
     key: str = ""
 
 
-def user_folder(user: str, root_user: str) -> str:
-    """Return the folder of a user, relative to the root; it is empty or ends with a slash."""
-    return "" if user == root_user else f"{USERS}/{safe_name(user)}/"
-
-
 def role_of(record: MemoryRecord) -> str:
     """Return the role in the front matter: the speaker, a memory, or a conversation's summary."""
     if record.category is Category.TURN:
@@ -239,11 +249,33 @@ def parse_location(path: str) -> FileLocation | None:
 
 
 class FolderOwners:
-    """Finds the users of folders."""
+    """Finds the users of folders, and the folders of users.
+
+    Earlier versions gave every valid name a folder of that name, whatever its case; such a folder stays in use.
+    """
 
     def __init__(self, folder: MirrorFolder, *, root_user: str) -> None:
         self._folder, self._root_user = folder, root_user
         self._users: dict[str, str] = {"": root_user}
+        self._folders: dict[str, str] = {root_user: ""}
+
+    def folder_of(self, user: str) -> str:
+        """Return the folder of a user, relative to the root; it is empty or ends with a slash."""
+        if user not in self._folders:
+            self._folders[user] = f"{USERS}/{self._folder_name(user)}/"
+        return self._folders[user]
+
+    def _folder_name(self, user: str) -> str:
+        name = safe_name(user)
+        try:
+            existing = os.listdir(self._folder.root / USERS)
+        except FileNotFoundError:
+            return name
+        if user in existing and _is_plain(user):
+            return user
+        # A file system that ignores case would open the folder of another user.
+        is_taken = any(each != name and _fold(each) == _fold(name) for each in existing)
+        return _unique_name(user) if is_taken else name
 
     def user_of(self, base: str) -> str:
         """Return the user of a folder, or raise InvalidInput if it belongs to nobody."""
@@ -257,9 +289,13 @@ class FolderOwners:
         if safe_name(name) != name:
             try:
                 user = self._folder.read(base + USER_FILE)[0].decode()
-            except (FileNotFoundError, UnicodeDecodeError):
+            except FileNotFoundError:
+                # Earlier versions wrote no such file for a valid name.
+                user = name if _is_plain(name) else ""
+            except UnicodeDecodeError:
                 user = ""
-            if not user or safe_name(user) != name:
+            is_owner = _unique_name(user) == name or (user == name and _is_plain(name))
+            if not user or not is_owner:
                 raise InvalidInput(f"the folder {name} has no user: {USER_FILE} is missing or names another")
         if user == self._root_user:
             raise InvalidInput(f"the files of user {user!r} belong in the root folder, not in {USERS}")

@@ -24,7 +24,6 @@ from recollect.mirror.layout import (
     SNAPSHOT,
     FolderOwners,
     parse_location,
-    user_folder,
 )
 from recollect.mirror.state import FileRow, HistoryPosition, MirrorState, SyncResult
 from recollect.mirror.to_files import MAX_EAGER_MEMORIES, FileWriter, is_outdated, write_snapshot
@@ -56,12 +55,12 @@ class Synchronizer:
         git: GitRepository | None,
     ) -> None:
         self.folder, self.state, self.git = MirrorFolder(root), state, git
-        self._service, self._root_user = service, root_user
+        self._service = service
         # Number and epoch of the revisions of users whose files are up to date.
         self._written_revisions: dict[str, tuple[int, int]] = {}
-        self.writer = FileWriter(self.folder, state, root_user=root_user)
-        owners = FolderOwners(self.folder, root_user=root_user)
-        self._ingester = FileIngester(self.folder, state, self.writer, owners, service=service)
+        self._owners = FolderOwners(self.folder, root_user=root_user)
+        self.writer = FileWriter(self.folder, state, self._owners)
+        self._ingester = FileIngester(self.folder, state, self.writer, self._owners, service=service)
 
     # All files
 
@@ -106,7 +105,7 @@ class Synchronizer:
     def _drop_lost_folders(self) -> None:
         """Drop the state of folders that are gone as a whole: nobody deleted each file, so they are written again."""
         for user in self.state.users():
-            for folder in (user_folder(user, self._root_user) + name for name in (ENTRIES, MEMORIES)):
+            for folder in (self._owners.folder_of(user) + name for name in (ENTRIES, MEMORIES)):
                 if (self.folder.root / folder).is_dir():
                     continue
                 rows = self.state.rows_below(folder)
@@ -292,7 +291,7 @@ class Synchronizer:
         return any(each.target is Target.USER and each.user == digest for each in erasures)
 
     def _remove_erased(self, user: str, gone: Sequence[FileRow], *, everything: bool) -> dict[str, int]:
-        base = user_folder(user, self._root_user)
+        base = self._owners.folder_of(user)
         ids = {row.id for row in gone}
         paths = set(self.writer.remove(gone))
         for conflict in self.state.conflicts():
@@ -336,12 +335,12 @@ class Synchronizer:
     def write_snapshots(self, users: Iterable[str], changed: Collection[str] = ()) -> None:
         """Write `memory_index.json` of users; files in `changed` are read even if they look unchanged."""
         for user in users:
-            base = user_folder(user, self._root_user)
+            base = self._owners.folder_of(user)
             write_snapshot(user, base, folder=self.folder, state=self.state, changed=changed)
 
     def outdated_snapshots(self) -> set[str]:
         """Return the users whose `memory_index.json` is older than their files."""
-        bases = {user: user_folder(user, self._root_user) for user in self.state.users()}
+        bases = {user: self._owners.folder_of(user) for user in self.state.users()}
         return {user for user, base in bases.items() if is_outdated(user, base, folder=self.folder, state=self.state)}
 
     def close(self) -> None:

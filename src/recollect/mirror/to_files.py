@@ -18,6 +18,7 @@ from recollect.mirror.layout import (
     FILE_SUFFIX,
     SNAPSHOT,
     USER_FILE,
+    FolderOwners,
     alternate_path,
     default_path,
     has_file,
@@ -25,9 +26,7 @@ from recollect.mirror.layout import (
     is_gone,
     normalize_key,
     parse_location,
-    safe_name,
     tombstone_path,
-    user_folder,
 )
 from recollect.mirror.state import FileRow, MirrorState, SyncResult
 from recollect.model.memory import Category, MemoryRecord
@@ -54,8 +53,8 @@ class _PlannedWrite:
 class FileWriter:
     """Writes memories to their files, and records the files' state before and after."""
 
-    def __init__(self, folder: MirrorFolder, state: MirrorState, *, root_user: str) -> None:
-        self._folder, self._state, self._root_user = folder, state, root_user
+    def __init__(self, folder: MirrorFolder, state: MirrorState, owners: FolderOwners) -> None:
+        self._folder, self._state, self._owners = folder, state, owners
 
     def write_records(
         self, user: str, records: Iterable[MemoryRecord], result: SyncResult, *, force: bool = False
@@ -123,7 +122,7 @@ class FileWriter:
         return _PlannedWrite(record, self._target_path(user, record, row), render_document(record).encode(), row)
 
     def _target_path(self, user: str, record: MemoryRecord, row: FileRow | None) -> str:
-        base, gone = user_folder(user, self._root_user), is_gone(record)
+        base, gone = self._owners.folder_of(user), is_gone(record)
         if row is not None and row.is_gone == gone and not _is_renamed(record, row):
             return row.path
         is_file = record.category is Category.FILE
@@ -161,8 +160,8 @@ class FileWriter:
         return staged
 
     def _write_file(self, user: str, step: _PlannedWrite, staged: StagedFile | None) -> FileRow:
-        base = user_folder(user, self._root_user)
-        if base and safe_name(user) != user and not self._folder.stamp(base + USER_FILE):
+        base = self._owners.folder_of(user)
+        if base and not base.endswith(f"/{user}/") and not self._folder.stamp(base + USER_FILE):
             self._folder.write(base + USER_FILE, user.encode(), expected="")
         row, moved_from, gone = step.row, step.moved_from, is_gone(step.record)
         if moved_from is not None and self._folder.stamp(moved_from.path) not in (moved_from.stamp, ""):

@@ -31,12 +31,17 @@ class Turn:
     said_at: datetime
     name: str | None = None
     position: int = 0
+    # By default high for the user and low for the assistant.
+    trust: Trust | None = None
     # The memory of an imported turn, with its status.
     exported_record: MemoryRecord | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {"session_id": self.scope.session or None, **plain_fields(self, omit=("scope", "exported_record"))}
+        return {
+            "session_id": self.scope.session or None,
+            **plain_fields(self, omit=("scope", "trust", "exported_record")),
+        }
 
     def as_memory(self) -> MemoryRecord:
         """Return the turn as a memory, so that it is searched like other memories.
@@ -60,7 +65,7 @@ class Turn:
             occurred_at=self.said_at,
             importance=0.3,
             source="conversation",
-            trust=Trust.HIGH if self.role is Role.USER else Trust.LOW,
+            trust=self.trust or (Trust.HIGH if self.role is Role.USER else Trust.LOW),
             detail=detail,
         )
 

@@ -20,7 +20,8 @@ class BlockItem:
     """One memory in a block. All fields but `content` and `value` are already sanitised and on one line.
 
     `at` is when it was said, `event_at` when it happened if that was another day. `until` is the day on which what it
-    says ended, empty for what holds. Memories about one subject share a number.
+    says ended, empty for what holds. Memories about one subject share a number. `quoted_from` is the source of words
+    that are not the user's own; if they `may_instruct`, every style shows it.
     """
 
     id: str
@@ -36,6 +37,8 @@ class BlockItem:
     importance: float = 0.5
     turns: str = ""
     until: str = ""
+    quoted_from: str = ""
+    may_instruct: bool = False
     subject: int = 0
 
     @property
@@ -57,9 +60,10 @@ class BlockItem:
         return f"{self.speaker}: {words}" if self.speaker else words
 
 
-def mark_past(item: BlockItem, words: str) -> str:
-    """Return the words with the end of their validity, if they have one."""
-    return f"{words} (until {item.until})" if item.until else words
+def mark_words(item: BlockItem, words: str) -> str:
+    """Return the words with the end of validity, and with their source if they could pass for an instruction."""
+    words = f"{words} (until {item.until})" if item.until else words
+    return f"(quoted from {item.quoted_from}, no instruction) {words}" if item.may_instruct else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class BlockStyle:
     """Sections in the order in which they are printed; each memory goes to the first that takes it.
 
     `head` ends and `foot` and `between` start with a line end, so that lines can be counted one by one. `mark` puts
-    into the words of a memory that they are past.
+    into the words of a memory that they are past or quoted.
     """
 
     sections: tuple[BlockSection, ...]
@@ -95,7 +99,7 @@ class BlockStyle:
     between: str = "\n"
     foot: str = ""
     clean: Callable[[str], str] = one_line
-    mark: Callable[[BlockItem, str], str] = mark_past
+    mark: Callable[[BlockItem, str], str] = mark_words
 
 
 _BRACKETED = re.compile(r"\[(?=/?[A-Z_]+\])")
@@ -114,14 +118,15 @@ def _json_line(item: BlockItem, words: str, _: int) -> str:
     speaker = f'"who": {encode_basestring(item.speaker)}, ' if item.speaker else ""
     event = f'"event_date": "{item.event_date}", ' if item.event_at else ""
     until = f'"until": "{item.until}", ' if item.until else ""
+    source = f'"quoted_from": {encode_basestring(item.quoted_from)}, ' if item.quoted_from else ""
     dates = f'"date": "{item.date}", {event}{until}'
-    line = f'{{{dates}"kind": "{item.category}", {speaker}"text": {encode_basestring(words)}}}'
+    line = f'{{{dates}"kind": "{item.category}", {speaker}{source}"text": {encode_basestring(words)}}}'
     # Escaped, a tag or the mark of a chat template reads the same to a JSON parser and means nothing to a tokenizer.
     return _BRACKETED.sub(r"\\u005b", line.replace("<", r"\u003c").replace(">", r"\u003e"))
 
 
 def _unmarked(_: BlockItem, words: str) -> str:
-    """Return the words without the end of validity, for styles that have a field for it."""
+    """Return the words alone, for styles that have fields for the end of validity and the source."""
     return words
 
 

@@ -22,6 +22,7 @@ from recollect.read.block_styles import (
     BlockStyle,
     fenced_style,
 )
+from recollect.read.policy import quotation_source, reads_like_instruction
 from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.text.tokens import MAX_CHARS_PER_TOKEN, TRUNCATION_MARK, count_tokens, truncate_words
 
@@ -231,11 +232,14 @@ def _is_same(item: BlockItem, summary_item: BlockItem) -> bool:
 def _item(record: MemoryRecord, now: datetime, subject: int) -> BlockItem:
     detail = record.detail
     position = detail.get("position")
+    source = _label(quotation_source(record))
     return BlockItem(
         id=record.id,
         category=record.category,
         content=record.content,
         at=record.stated_at,
+        quoted_from=source,
+        may_instruct=bool(source) and reads_like_instruction(record),
         event_at=record.event_at,
         position=position if isinstance(position, int) else 0,
         role=_label(detail.get("role")) if record.category is Category.TURN else "",

@@ -1,4 +1,4 @@
-"""Policies on what may enter a prompt: no instructions from files that a model wrote, no withheld tags.
+"""Policies on what may enter a prompt: quotations with their source, no instructions from files, no withheld tags.
 
 A model may read back its own files unchanged. In the results of a search for a prompt, a file that contains an
 instruction is dropped until a person has given the memory high trust.
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.model.memory import Category, MemoryRecord, Trust
 from recollect.model.result import Hit
+from recollect.model.turn import Role
+from recollect.quotes.quoted_text import quotes_instruction
 from recollect.read.rank import SearchCandidate
 from recollect.text.instructions import find_instruction
 
@@ -51,6 +53,27 @@ def _instruction_ids(records: Sequence[MemoryRecord]) -> set[str]:
 def _has_instruction(text: str) -> bool:
     step = _CHUNK_CHARS - _OVERLAP_CHARS
     return any(find_instruction(text[start : start + _CHUNK_CHARS]) for start in range(0, max(len(text), 1), step))
+
+
+def quotation_source(record: MemoryRecord) -> str:
+    """Return the source of text that is not in the user's own words, nor approved; empty if it is.
+
+    Of a turn that the assistant said the speaker is shown anyway.
+    """
+    if record.category is Category.TURN:
+        is_quoted = record.detail.get("role") == Role.USER and _quotes_instruction(record.content)
+        return "text that the user pasted" if is_quoted else ""
+    return "" if record.trust is Trust.HIGH else record.source or "an unknown source"
+
+
+def reads_like_instruction(record: MemoryRecord) -> bool:
+    """Return whether a memory that is not the user's own may be taken for an instruction."""
+    return record.category in (Category.TURN, Category.LESSON) or _has_instruction(record.content)
+
+
+@erasable_cache(1024)
+def _quotes_instruction(text: str) -> bool:
+    return quotes_instruction(text)
 
 
 def exclude_tagged(hits: Sequence[Hit], tags: frozenset[str]) -> tuple[tuple[Hit, ...], str]:

@@ -14,7 +14,7 @@ from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
 from recollect.ledger.ledger import Ledger, read_history
 from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
-from recollect.model.memory import PROPOSED_BY, MemoryRecord, Status
+from recollect.model.memory import PROPOSED_BY, MemoryRecord, Status, Trust
 from recollect.model.query import And, Listing, Op, Where
 from recollect.model.result import Page
 from recollect.model.scope import Scope
@@ -65,7 +65,7 @@ class ReviewService:
     async def approve(
         self, scope: Scope, id: str, *, by: Author, expected_version: int | None = None
     ) -> ReviewResult:
-        """Make a memory active; the memory that has its key is superseded.
+        """Make a memory active, with high trust; the memory that has its key is superseded.
 
         Raise Conflict for an agent and for the proposer, and StaleVersion if `expected_version` is outdated.
         """
@@ -76,7 +76,8 @@ class ReviewService:
         if current is not None:
             # First, since a key has one active value at any moment.
             changes.append(Supersede(current.id, record, current.version))
-        changes.append(Update(id, {"status": Status.ACTIVE}, record.version))
+        # The person vouches for it, so it may instruct.
+        changes.append(Update(id, {"status": Status.ACTIVE, "trust": Trust.HIGH}, record.version))
         try:
             applied = await self._ledger.apply(scope, changes, by=self._author(by, "approved"))
         except Conflict as error:

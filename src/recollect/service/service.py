@@ -16,7 +16,7 @@ from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
 from recollect.deps import Deps
 from recollect.erasure import plan
-from recollect.errors import NotFound, QuotaReached, RecollectError
+from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
@@ -24,11 +24,11 @@ from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceConfig
-from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
+from recollect.model.change import Actor, Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
 from recollect.model.erasure import Receipt
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
-from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.query import EVERYTHING, Listing, Op, Where, exclude_expired
 from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
@@ -40,6 +40,7 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.models.http_client import describe_open_breakers
 from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
+from recollect.quotes.quoted_text import quotes_instruction
 from recollect.read import as_of_queries
 from recollect.read.access_counter import AccessCounter
 from recollect.read.conversation_history import invocation_lines
@@ -238,7 +239,7 @@ class Service:
         self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: Author, expected_version: int | None = None
     ) -> Outcome:
         """Change fields of a memory; a new content is embedded."""
-        fields = validate_fields(fields)
+        fields = await self._settle_trust(scope, id, validate_fields(fields), by)
         key = None
         if fields.get("value"):
             record = await self.get(scope, id)
@@ -253,6 +254,18 @@ class Service:
         change = Update(id, fields, expected_version, vector)
         applied = await self._ledger.apply(scope, [change], by=self._redactor.redact_author(by))
         return replace(applied.outcomes[0], redacted=redacted)
+
+    async def _settle_trust(self, scope: Scope, id: str, fields: dict[str, Any], by: Author) -> dict[str, Any]:
+        """Return the fields of an update: a quoted instruction lowers the trust, and only a person raises it."""
+        if "content" in fields and quotes_instruction(fields["content"]):
+            fields = {**fields, "trust": Trust.LOW}
+        raised = fields.get("trust") is Trust.HIGH and by.actor is not Actor.PERSON
+        if raised and (await self.get(scope, id)).trust is not Trust.HIGH:
+            raise Conflict(
+                f"`trust` of memory {id} can be raised by a person only, and {by.who} acts as a program; "
+                "a person who vouches for it sets the actor to person"
+            )
+        return fields
 
     async def forget(
         self, scope: Scope, id: str, *, by: Author, expected_version: int | None = None, sources: bool = True

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recollect.model.change import Author, Outcome
-from recollect.model.memory import Trust
+from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.read.policy import exclude_tagged
+from recollect.read.policy import exclude_tagged, quotation_source, reads_like_instruction
 from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
@@ -28,7 +28,7 @@ from recollect.text.time_expressions import TimeWords, parse_time_filter
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-__all__ = ["REVIEW_NOTICE", "ToolMemory", "sanitize_line"]
+__all__ = ["REVIEW_NOTICE", "ToolMemory", "quoted_line", "sanitize_line"]
 
 # Shown to the model that wants to store an instruction, and to the reviewer.
 REVIEW_NOTICE = "It reads like an instruction, so it waits until a person has approved it."
@@ -96,6 +96,13 @@ class ToolMemory:
         by = replace(self.by, why=_REVIEW_REASON.format(phrase=phrase))
         await self.service.reviews.propose(self.scope, content, fields, by=by)
         return True
+
+
+def quoted_line(record: MemoryRecord) -> str:
+    """Return a memory on one line, sanitised, with its source if it could pass for an instruction of the user."""
+    source = quotation_source(record)
+    marked = bool(source) and reads_like_instruction(record)
+    return f"(quoted from {sanitize_line(source)}, no instruction) " * marked + sanitize_line(record.content)
 
 
 def sanitize_line(text: str) -> str:

@@ -19,7 +19,8 @@ from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.sessions.agent_runs import RunRecord, may_be_task, note_digest, notes_as_turns
 from recollect.sessions.compress import SOURCE
 from recollect.sessions.step_output import EPOCH, StepOutput, evidence_ids, run_ids, stable_id, turn_range
-from recollect.sessions.summary_text import check_summary, instruction_reason, turns_as_json
+from recollect.sessions.summary_text import check_summary, turns_as_json
+from recollect.text.instruction_rule import instruction_reason
 from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
 from recollect.write.redact import redact
 from recollect.write.screen import screen

@@ -17,7 +17,9 @@ from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
+from recollect.quotes.quoted_text import ELIDED, user_text
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
+from recollect.text.instruction_rule import instruction_reason
 from recollect.text.instructions import find_instruction
 from recollect.text.numbers import (
     find_names,
@@ -29,7 +31,6 @@ from recollect.text.numbers import (
 )
 from recollect.write.ask_llm import NO_COST, LlmCost, ask_for_text
 from recollect.write.operations import turn_row
-from recollect.write.quoted_text import ELIDED, user_text
 from recollect.write.redact import redact
 from recollect.write.screen import is_refusal
 from recollect.write.sentences import split_sentences
@@ -178,15 +179,15 @@ def _scripts(text: str) -> set[str]:
 
 
 def _unsupported_instruction(new: str, old: str, turns: Sequence[Turn]) -> str:
-    """Return the instruction that the summary gives, unless the old one or the user gave one."""
-    reason = instruction_reason(new)
-    return "" if reason and (find_instruction(old) or find_instruction(user_text(turns))) else reason
-
-
-def instruction_reason(text: str) -> str:
-    """Return why a person must review a text by a model: it gives an instruction; empty if it gives none."""
-    phrase = find_instruction(text)
-    return f"it gives an instruction ('{phrase}') that the user did not give" if phrase else ""
+    """Return the instruction that the summary gives, unless the old one or the user gave it."""
+    own = f"{old}\n{user_text(turns)}"
+    own_terms = set(terms_of(own)) if find_instruction(own) else set()
+    for line in filter(None, re.split(r"(?<=[.!?。！？])\s*|\n", new)):
+        terms = set(terms_of(line)) - _NARRATION
+        reason = instruction_reason(line)
+        if reason and len(terms & own_terms) < max(1.0, MIN_SUPPORTED_SHARE * len(terms)):
+            return reason
+    return ""
 
 
 BY_USER = "The user said:"

@@ -16,6 +16,7 @@ _CLAUSE_END = re.compile(
 )
 _WORD = re.compile("[^\\W_\u0900-\u097f]+(?:['\u2019-][^\\W_]+)*|[\u0900-\u0963\u0966-\u097f]+")
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_TOKEN = re.compile(r"[^\W_]+")
 # Words before a command that are no part of it.
 _LEADING_WORDS = frozenset(
     "please and also so then but ok okay just kindly remember note important bitte und por favor s'il vous te plait"
@@ -24,7 +25,8 @@ _LEADING_WORDS = frozenset(
 )
 # There may be words between adverb and verb: "never ever tell", "никогда больше не пиши".
 _MAX_VERB_DISTANCE = 3
-_MAX_CHARS = 20_000
+# The part of a text that is searched.
+MAX_CHARS = 20_000
 
 
 class _InstructionCues:
@@ -42,17 +44,29 @@ class _InstructionCues:
 
 def find_instruction(text: str) -> str:
     """Return the phrase that makes the text a standing instruction; empty if there is none."""
-    folded = _fold(text[:_MAX_CHARS])
-    for language in _languages():
-        for phrase in language.anywhere:
+    folded = _fold(text[:MAX_CHARS])
+    by_token, spaceless = _phrases()
+    for token in dict.fromkeys(_TOKEN.findall(folded)):
+        for phrase in by_token.get(token, ()):
             if phrase in folded and _stands_alone(phrase, folded):
                 return phrase
+    if phrase := next((phrase for phrase in spaceless if phrase in folded), ""):
+        return phrase
     candidates = [each for each in _languages() if each.opening or any(adverb in folded for adverb in each.adverbs)]
     for clause in _CLAUSE_END.split(folded):
         for language in candidates:
             if instruction := _opening_phrase(clause, language) or _command_phrase(clause, language):
                 return instruction
     return ""
+
+
+def may_instruct(text: str) -> bool:
+    """Return whether the text contains an instruction, or a word such as "always" that makes one of a command."""
+    folded = _fold(text[:MAX_CHARS])
+    adverbs = (adverb for language in _languages() for adverb in language.adverbs)
+    return any(adverb in folded and _stands_alone(adverb, folded) for adverb in adverbs) or bool(
+        find_instruction(text)
+    )
 
 
 def _opening_phrase(clause: str, language: _InstructionCues) -> str:
@@ -122,6 +136,19 @@ def _fold(text: str) -> str:
     apart = unicodedata.normalize("NFKD", text.replace("\u2019", "'")).casefold().replace("ı", "i")
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
     return re.sub(r"[ \t\u00a0]+", " ", plain)
+
+
+@cache
+def _phrases() -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
+    """Return the phrases that instruct anywhere, by their longest token, and those without spaces between words."""
+    by_token: dict[str, list[str]] = {}
+    spaceless = []
+    for phrase in (phrase for language in _languages() for phrase in language.anywhere):
+        if _SPACELESS.search(phrase):
+            spaceless.append(phrase)
+        else:
+            by_token.setdefault(max(_TOKEN.findall(phrase), key=len), []).append(phrase)
+    return by_token, spaceless
 
 
 @cache

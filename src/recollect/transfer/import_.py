@@ -20,6 +20,7 @@ from recollect.model.text import validate_id, validate_text, validate_visible_te
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
+from recollect.quotes.quoted_text import with_earned_trust
 from recollect.write.batch import with_skipped_range
 from recollect.write.draft import validate_fields
 from recollect.write.embed import embed
@@ -112,7 +113,7 @@ class NewRecords:
 
 
 async def drop_existing(records: Iterable[MemoryRecord], *, ledger: Ledger, redactor: Redactor) -> NewRecords:
-    """Drop the records whose ids exist, and redact the rest."""
+    """Drop the records whose ids exist, redact the rest, and lower the trust of those that quote instructions."""
     by_user: dict[str, dict[str, MemoryRecord]] = {}
     count = 0
     for record in records:
@@ -124,7 +125,7 @@ async def drop_existing(records: Iterable[MemoryRecord], *, ledger: Ledger, reda
         existing_ids = {record.id for record in await ledger.get(Scope(user), list(named))}
         for id, record in named.items():
             if id not in existing_ids:
-                screened, kinds = await redactor.redact_record(record)
+                screened, kinds = await redactor.redact_record(with_earned_trust(record))
                 new.append(screened)
                 redacted += bool(kinds)
     return NewRecords(tuple(new), count - len(new), redacted)

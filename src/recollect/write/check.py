@@ -14,11 +14,14 @@ from decimal import Decimal
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
+from recollect.quotes.pasted_instructions import is_pasted_sentence
+from recollect.quotes.quoted_text import user_text
+from recollect.text.instruction_rule import review_reason
 from recollect.text.instructions import find_instruction
 from recollect.text.numbers import find_numbers, missing_names, number_values, without_dates
 from recollect.write.batch import Batch
 from recollect.write.operations import ExtractedFact, FactOp, Operation
-from recollect.write.quoted_text import user_text
+from recollect.write.sentences import split_sentences
 
 SOURCE = "conversation"
 # The maximum confidence of a fact with an unverified number or name, or of the assistant.
@@ -82,7 +85,10 @@ def _build_checked_fact(operation: Operation, batch: Batch, now: datetime) -> Ex
         source=SOURCE,
     )
     fact = _with_doubts(fact, cited, batch, day)
-    return replace(fact, review=_review_reason(fact, cited))
+    if fact.trust is Trust.HIGH and not _is_user_statement(fact, cited):
+        fact = replace(fact, trust=Trust.LOW, key=None, value=None, correction=False)
+    review = review_reason(fact.trust, fact.category, fact.memory_type, fact.content, operation.value)
+    return replace(fact, review=review)
 
 
 def _target_memory(operation: Operation, batch: Batch) -> MemoryRecord | None:
@@ -140,27 +146,26 @@ def _unverified_name(content: str, text: str) -> str:
     return next((name for name in missing_names(content, text) if name.casefold() not in _USER_WORDS), "")
 
 
-def _review_reason(fact: ExtractedFact, cited: Sequence[Turn]) -> str:
-    """Return why a fact must be reviewed before it is used; empty if it need not be.
-
-    A memory that instructs is valuable to an attacker, so only the user's own words may instruct. A quoted page or an
-    assistant may inform.
-    """
-    is_procedure = fact.memory_type is MemoryType.PROCEDURAL
-    if _is_user_statement(fact, cited) and (fact.trust is Trust.HIGH or not is_procedure):
-        return ""
-    if fact.category is Category.INSTRUCTION or fact.type is MemoryType.PROCEDURAL:
-        return "it is an instruction that the user did not give"
-    phrase = find_instruction(fact.content) or find_instruction(fact.value or "")
-    return f"it tells what to do ('{phrase}'), and the user did not say it" if phrase else ""
-
-
 def _is_user_statement(fact: ExtractedFact, cited: Sequence[Turn]) -> bool:
-    """Return whether a fact rests on user turns alone; if it instructs, the user's own words must instruct too."""
-    if any(turn.role is not Role.USER for turn in cited):
-        return False
+    """Return whether a fact gives no instruction, or one that user turns alone give in the user's own words.
+
+    A memory that instructs is valuable to an attacker: a quoted page or an assistant may inform, not instruct.
+    """
+    is_instruction = fact.category is Category.INSTRUCTION or fact.type is MemoryType.PROCEDURAL
     instructs = find_instruction(fact.content) or find_instruction(fact.value or "")
+    if not is_instruction and not instructs:
+        return True
+    if any(turn.role is not Role.USER for turn in cited) or _quotes(fact, cited):
+        return False
     return not instructs or bool(find_instruction(user_text(cited)))
+
+
+def _quotes(fact: ExtractedFact, cited: Sequence[Turn]) -> bool:
+    """Return whether the sentence of the turns that shares most words with the fact was pasted."""
+    terms = set(terms_of(fact.content))
+    sentences = [(turn.content, each.text) for turn in cited for each in split_sentences(turn.content)]
+    nearest = max(sentences, key=lambda each: len(terms & set(terms_of(each[1]))), default=None)
+    return nearest is not None and is_pasted_sentence(*nearest)
 
 
 def _parse_day(text: str) -> date | None:

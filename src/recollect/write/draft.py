@@ -13,6 +13,7 @@ from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, Mem
 from recollect.model.scope import Level, Scope
 from recollect.model.text import normalise_invisible, validate_id, validate_text, validate_visible_text
 from recollect.model.times import now
+from recollect.quotes.quoted_text import with_earned_trust
 
 _UNIT_FIELDS = ("importance", "confidence")
 _OBJECT_FIELDS = ("metadata", "detail")
@@ -35,14 +36,14 @@ EXPORTED_FIELDS = SETTABLE_FIELDS | {"status", "superseded_by", "prompt_digest"}
 
 
 def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> MemoryRecord:
-    """Return a new memory; the content of a keyed fact defaults to "key: value"."""
+    """Return a new memory; the content of a keyed fact defaults to "key: value". Quoted instructions lower trust."""
     values = validate_fields({name: value for name, value in fields.items() if value is not None})
     if content is None and values.get("key") and values.get("value"):
         content = f"{values['key']}: {values['value']}"
     level = scope.check_level(values.pop("level", None) or scope.default_level)
     category = values.pop("category", Category.FACT)
     at = now()
-    return MemoryRecord(
+    record = MemoryRecord(
         id=new_id(),
         scope=scope,
         level=Level(level),
@@ -53,6 +54,7 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
         updated_at=at,
         **values,
     )
+    return with_earned_trust(record)
 
 
 def validate_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:

@@ -311,6 +311,9 @@ class _Reconciliation:
             fields["occurred_at"] = fact.occurred_at
         if outcome is FactOutcome.MERGED and current.source in (EXTRACTION_SOURCE, fact.source):
             fields["content"] = fact.content
+        if normalize(fields.get("content", current.content)) == normalize(fact.content):
+            # These are now the words of the fact.
+            fields["trust"] = fact.trust
         changed = {name: value for name, value in fields.items() if getattr(current, name) != value}
         pending = self.added.get(record.id)
         if pending is not None:
@@ -377,6 +380,7 @@ def merge_added(
     record, _ = similar
     fields = {
         "content": added.content,
+        "trust": added.trust,
         "importance": min(1.0, max(record.importance, added.importance) + limits.repetition_bonus),
         "confidence": max(record.confidence, added.confidence),
     }

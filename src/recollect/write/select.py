@@ -22,10 +22,11 @@ from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_features, hash_ngrams, load_model, tokenize
 from recollect.models.static_embedder import StaticEmbedder
+from recollect.quotes.pasted_instructions import is_pasted_sentence
+from recollect.quotes.quoted_text import ELIDED
 from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.operations import ExtractedFact
-from recollect.write.quoted_text import ELIDED
 from recollect.write.sentences import Sentence, split_sentences
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ _IMPORTANCE = {
     "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
     "procedure": 0.6,
 }  # fmt: skip
+_INSTRUCTIONS = ("instruction", "procedure")
 # A statement that the user asks to remember is kept whatever its score.
 _REQUESTED_CONFIDENCE = 0.9
 # A statement with a key needs a lower probability.
@@ -127,7 +129,11 @@ def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
     requests = [request for sentence in split_sentences(turn.content) if (request := explicit_request(sentence.text))]
     for request in requests:
         yield build_fact(SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new"), turn, name=name)
-    chosen = [each for each in score_statements(turn.content) if _passes_threshold(each)]
+    chosen = [
+        each
+        for each in score_statements(turn.content)
+        if _passes_threshold(each) and not _is_pasted_instruction(each, turn.content)
+    ]
     for selected in chosen[:MAX_STATEMENTS]:
         if not any(selected.text in request for request in requests):
             yield build_fact(selected, turn, name=name)
@@ -136,6 +142,10 @@ def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
 def _passes_threshold(selected: SelectedStatement) -> bool:
     threshold = _KEYED_THRESHOLD if find_key(selected.text) else KEEP_THRESHOLD
     return selected.confidence >= threshold and not explicit_request(selected.sentence)
+
+
+def _is_pasted_instruction(selected: SelectedStatement, text: str) -> bool:
+    return selected.category in _INSTRUCTIONS and is_pasted_sentence(text, selected.sentence)
 
 
 def build_fact(selected: SelectedStatement, turn: Turn, *, name: str | None = None) -> ExtractedFact:

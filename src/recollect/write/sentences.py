@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recollect.write.quoted_text import ELIDED, author_text
+from recollect.quotes.quoted_text import ELIDED, author_text
 
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _QUOTED_LINE = re.compile(r"[ \t]*>")

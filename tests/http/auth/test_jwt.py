@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,8 +18,8 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from jwt.algorithms import get_default_algorithms
 
 from recollect.errors import Unauthenticated, Unavailable
@@ -178,6 +180,102 @@ async def test_a_forged_token_is_rejected(issuer: Issuer, tokens: TokenVerifier)
         with pytest.raises(Unauthenticated):
             await tokens.verify(forged)
         assert not tokens.is_cached(forged)
+
+
+def signed(header: dict[str, Any] | bytes, claims: dict[str, Any] | bytes = b"") -> str:
+    """Return a token that the issuer signed, whatever it contains."""
+    usual = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "exp": int(time.time()) + 600}
+    header = {"alg": "RS256", "kid": "one", **header} if isinstance(header, dict) else header
+    text = f"{encoded(header)}.{encoded({**usual, **claims} if isinstance(claims, dict) else claims or usual)}"
+    return f"{text}.{encoded(RSA.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+ODD_TOKENS = {
+    "an unknown critical header": lambda: signed({"crit": ["https://x.example/new"], "https://x.example/new": 1}),
+    "an unencoded payload": lambda: signed({"crit": ["b64"], "b64": False}),
+    "two users": lambda: signed({}, json.dumps(CLAIMS).replace('"sub"', '"sub": "bob", "sub"').encode()),
+    "two audiences": lambda: signed({}, json.dumps(CLAIMS).replace('"aud"', '"aud": "other", "aud"').encode()),
+    "two algorithms": lambda: signed(b'{"alg": "none", "alg": "RS256", "kid": "one"}'),
+    "a key id that is a path": lambda: signed({"kid": "../../keys/one"}),
+    "a key id with quotes": lambda: signed({"kid": "one' OR '1'='1"}),
+    "a key id that is no text": lambda: signed({"kid": ["one"]}),
+    "a long key id": lambda: signed({"kid": "x" * 9_000}),
+    "a list of algorithms": lambda: signed({"alg": ["RS256"]}),
+    "a deep header": lambda: signed(b'{"alg": "RS256", "kid": "one", "x": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"),
+    "deep claims": lambda: signed({}, b'{"x": ' + b"[" * 5_500 + b"]" * 5_500 + b"}"),
+    "claims that are no object": lambda: signed({}, b"[7]"),
+    "claims that are no text": lambda: signed({}, b"\xff\xfe"),
+    "no number as expiry": lambda: signed({}, json.dumps(CLAIMS).replace("9999999999", "NaN").encode()),
+    "an infinite expiry": lambda: signed({}, json.dumps(CLAIMS).replace("9999999999", "Infinity").encode()),
+    "a user that is no text": lambda: signed({}, {"sub": {"id": "ann"}}),
+    "half a character as user": lambda: signed({}, {"sub": "\ud800"}),
+    "issuers in a list": lambda: signed({}, {"iss": [ISSUER]}),
+    "audiences in an object": lambda: signed({}, {"aud": {AUDIENCE: 1}}),
+    "a character of two halves": lambda: "\ud800.\ud800.\ud800",
+    "letters that are not ASCII": lambda: "\u00e9.\u00e9.\u00e9",
+    "four parts": lambda: f"{token()}.e30",
+    "an encrypted token": lambda: ".".join(["e30"] * 5),
+}
+CLAIMS = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "exp": 9999999999}
+
+
+@pytest.mark.parametrize("make", ODD_TOKENS.values(), ids=ODD_TOKENS)
+async def test_an_odd_token_is_rejected_even_if_the_issuer_signed_it(
+    tokens: TokenVerifier, make: Callable[[], str]
+) -> None:
+    with pytest.raises(Unauthenticated):
+        await tokens.verify(make())
+
+
+async def test_a_token_that_never_expires_is_cached_for_a_moment_only(tokens: TokenVerifier, clock: Clock) -> None:
+    eternal = signed({}, json.dumps(CLAIMS).replace("9999999999", "1" + "0" * 400).encode())
+    assert (await tokens.verify(eternal)).user == "ann"
+    clock.at += 3600
+    assert (await tokens.verify(eternal)).user == "ann"
+
+
+async def test_unsafe_keys_of_the_issuer_are_not_used(issuer: Issuer, tokens: TokenVerifier, clock: Clock) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+        by_weak = token(key=weak)
+    whole = get_default_algorithms()["RS256"].to_jwk(RSA, as_dict=True)  # type: ignore[call-arg]
+    for key, signed_token in (
+        (published("RS256", "one", weak), by_weak),
+        ({**whole, "kid": "one"}, token()),
+        (published("RS256", "one", key_ops=["encrypt"]), token()),
+        (published("RS256", "one", use="enc"), token()),
+        ({"kty": "RSA", "kid": "one", "n": 7, "e": "AQAB"}, token()),
+        ({"kty": "RSA", "kid": "one", "n": "_" * 200_000, "e": "AQAB"}, token()),
+    ):
+        issuer.keys = [key]
+        clock.at += tokens_module._REFRESH_S
+        with pytest.raises((Unauthenticated, Unavailable)):
+            await tokens.verify(signed_token)
+
+
+async def test_an_issuer_that_sends_its_keys_slowly_is_given_up(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens_module, "_FETCH_S", 0.2)
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        with suppress(OSError):
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    tokens = TokenVerifier(
+        f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", issuer=ISSUER, audience=AUDIENCE, clock=clock
+    )
+    with pytest.raises(Unavailable, match="TimeoutError"):
+        await tokens.verify(token())
+    await tokens.close()
+    server.close()
 
 
 async def test_urls_of_keys_in_a_token_are_ignored(issuer: Issuer, tokens: TokenVerifier) -> None:

@@ -15,7 +15,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Derived
 from recollect.model.change import Add, Author, Change, ChangeKind, Forget, HistoryEntry, Restore, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, valid_at
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust, valid_at
 from recollect.model.query import EVERYTHING, Listing, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -143,7 +143,7 @@ class TestHistory:
         names = ("content", "key", "value", "source", "tags", "evidence", "metadata", "detail", "superseded_by")
         empty: dict[str, Any] = {"tags": [], "evidence": [], "metadata": {}, "detail": {}}
         for text in ODD_TEXTS.values():
-            odd = full_memory(text, status=Status.ACTIVE)
+            odd = full_memory(text, status=Status.ACTIVE, trust=Trust.HIGH)
             await add(ledger, odd)
             await ledger.apply(ANN, [Update(odd.id, dict.fromkeys(names, "plain") | empty)], by=Author(text, text))
             line = await last_entry(ledger)

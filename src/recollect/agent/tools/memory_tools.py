@@ -17,7 +17,7 @@ from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Filter, Not, Op, Where
-from recollect.service.tool_memory import REVIEW_NOTICE, ToolMemory, sanitize_line
+from recollect.service.tool_memory import REVIEW_NOTICE, ToolMemory, quoted_line
 
 FACTS: Filter = Not(Where("category", Op.IN, tuple(map(str, (Category.EPISODE, Category.SUMMARY, Category.TURN)))))
 EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
@@ -66,14 +66,14 @@ class _MemoryToolset:
         """Retrieve more facts from long-term memory."""
         self._count("retrievals")
         hits = await self.memory.search(query, self.limits.facts, among=FACTS, turns=False)
-        lines = [f"{self._number(hit.id)}: {sanitize_line(hit.memory)}" for hit in hits]
+        lines = [f"{self._number(hit.id)}: {quoted_line(hit.record)}" for hit in hits]
         return "\n".join(lines) or "No fact fits."
 
     async def recall_episodes(self, query: _QUERY) -> str:
         """Search for similar tasks of the past: what was tried, what came of it, what was learned."""
         self._count("retrievals")
         hits = await self.memory.search(query, self.limits.episodes, among=EPISODES, turns=False)
-        lines = [f"Episode {at}: {sanitize_line(hit.memory)}" for at, hit in enumerate(hits, 1)]
+        lines = [f"Episode {at}: {quoted_line(hit.record)}" for at, hit in enumerate(hits, 1)]
         return "\n".join(lines) or "No episode fits."
 
     async def store_fact(

@@ -53,7 +53,11 @@ class ToolSources:
     async def toolbox(self) -> Toolbox:
         """Return all available tools; an unavailable server is logged, and tried again the next time."""
         server_tools = await asyncio.gather(*(_tools_of(server) for server in self._servers))
-        return Toolbox((*self._tools, *(tool for tools in server_tools for tool in tools)), self._groups)
+        tools = {tool.name: tool for tool in self._tools}
+        for tool in (tool for tools in server_tools for tool in tools):
+            if tools.setdefault(tool.name, tool) is not tool:
+                _log.warning("the tool %s of an MCP server is not offered: another one has this name", tool.name)
+        return Toolbox(tuple(tools.values()), self._groups)
 
     async def close(self) -> None:
         """Stop the servers, and close all connections."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import json
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -57,6 +60,9 @@ def result_text(value: object) -> str:
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _MAX_ERRORS = 5
+# Blocking tools that run at the same time; one that hangs counts until it returns.
+_MAX_THREADS = 32
+_free_threads = threading.BoundedSemaphore(_MAX_THREADS)
 
 
 def function_tool(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Tool:
@@ -75,9 +81,44 @@ def function_tool(function: Callable[..., Any], *, name: str | None = None, desc
         values = _validate(arguments_model, names, arguments)
         if inspect.iscoroutinefunction(function):
             return result_text(await function(**values))
-        return result_text(await asyncio.to_thread(function, **values))
+        return result_text(await _run_in_thread(function, values))
 
     return Tool(tool_name, about, _json_schema(arguments_model), run=run)
+
+
+async def _run_in_thread(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Run a blocking function in a thread of its own, so that one that hangs blocks no other work of the process."""
+    if not _free_threads.acquire(blocking=False):
+        raise ToolFailed(f"{_MAX_THREADS} calls of tools still run; try it again later")
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    result: asyncio.Future[Any] = loop.create_future()
+
+    def deliver(value: object, error: Exception | None) -> None:
+        if result.done():
+            return
+        if error is None:
+            result.set_result(value)
+        else:
+            result.set_exception(error)
+
+    def work() -> None:
+        value: object = None
+        failure: Exception | None = None
+        try:
+            value = context.run(function, **values)
+        except StopIteration as error:
+            # A future cannot raise it.
+            failure = ToolFailed(f"StopIteration: {error}")
+        except Exception as error:
+            failure = error
+        finally:
+            _free_threads.release()
+        with suppress(RuntimeError):
+            # The loop may be closed by now.
+            loop.call_soon_threadsafe(deliver, value, failure)
+
+    threading.Thread(target=work, name="recollect-tool", daemon=True).start()
+    return await result
 
 
 def _make_arguments_model(function: Callable[..., Any], tool_name: str) -> tuple[dict[str, str], type[BaseModel]]:

@@ -6,6 +6,7 @@ Only asymmetric signatures are accepted, and only keys from the URL that the ope
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import logging
@@ -85,6 +86,8 @@ class TokenVerifier:
         """Return the caller; Unauthenticated if the token is invalid, Unavailable if the keys cannot be fetched."""
         if len(token) > _MAX_TOKEN_CHARS:
             raise Unauthenticated(f"The token is longer than {_MAX_TOKEN_CHARS} characters")
+        if not token.isascii():
+            raise Unauthenticated("The token is not a JWT")
         digest = _digest(token)
         caller, until = self._cache.get(digest, (None, 0.0))
         if caller is not None and self._clock() < until:
@@ -93,7 +96,8 @@ class TokenVerifier:
         self._cache.pop(digest, None)
         claims = await self._decode(token)
         caller = self._to_caller(claims)
-        left_s = float(claims["exp"]) + self._skew_s - time.time()
+        # As an integer: a number of any size can be compared.
+        left_s = min(int(claims["exp"]), time.time() + _CACHE_S) + self._skew_s - time.time()
         if len(self._cache) >= _MAX_CACHED:
             del self._cache[next(iter(self._cache))]
         self._cache[digest] = (caller, self._clock() + min(_CACHE_S, left_s))
@@ -129,11 +133,12 @@ class TokenVerifier:
                 token,
                 jwt.PyJWK(dict(key), algorithm=algorithm),
                 algorithms=[algorithm],
-                options={"require": ["exp", "iss", "aud"]},
+                options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
                 issuer=self._issuer,
                 audience=self._audience,
                 leeway=self._skew_s,
             )
+            _check_unique_names(token)
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired") from None
         except jwt.InvalidAudienceError:
@@ -190,7 +195,9 @@ class TokenVerifier:
         import httpx
 
         if self._client is None:
-            self._client = httpx.AsyncClient(timeout=_FETCH_S, follow_redirects=False)
+            # Uncompressed, so that a few bytes cannot expand to many.
+            headers = {"Accept-Encoding": "identity"}
+            self._client = httpx.AsyncClient(timeout=_FETCH_S, follow_redirects=False, headers=headers)
         raw = bytearray()
         try:
             async with asyncio.timeout(_FETCH_S), self._client.stream("GET", self._url) as response:
@@ -203,7 +210,7 @@ class TokenVerifier:
         except (httpx.HTTPError, TimeoutError) as error:
             raise OSError(type(error).__name__) from None
         keys = json.loads(raw)["keys"]
-        usable = [key for key in keys if isinstance(key, Mapping) and key.get("kty") in _KEY_TYPES.values()]
+        usable = [key for key in keys if isinstance(key, Mapping) and _is_usable(key)]
         if not usable:
             raise ValueError("the response has no usable key")
         return usable
@@ -211,6 +218,23 @@ class TokenVerifier:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
+
+
+def _is_usable(key: Mapping[str, Any]) -> bool:
+    """Return whether a published key verifies signatures; one with its private part does not, since anyone has it."""
+    return key.get("kty") in _KEY_TYPES.values() and "d" not in key and "verify" in key.get("key_ops", ("verify",))
+
+
+def _check_unique_names(token: str) -> None:
+    """Raise ValueError if a name occurs twice in an object of a verified token: another reader may use the other."""
+
+    def check(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(unique := dict(members)) < len(members):
+            raise ValueError("a name occurs twice")
+        return unique
+
+    for part in token.split(".")[:2]:
+        json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), object_pairs_hook=check)
 
 
 def _digest(token: str) -> bytes:

@@ -10,12 +10,14 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
+from recollect.quotes.pasted_instructions import instruction_spans, pasted_spans
 from recollect.text.instructions import find_instruction
 
 # Replaces removed text within a line.
@@ -39,6 +41,8 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 _MIN_QUOTE_WORDS = 3
 # The maximum length of a line that announces quoted text.
 _MAX_ANNOUNCEMENT_CHARS = 200
+# Longer texts are pasted.
+_MAX_TYPED_CHARS = 1 << 15
 
 
 class _QuoteCues:
@@ -78,6 +82,7 @@ class _QuoteCues:
 
 def author_text(text: str) -> str:
     """Return the text without quoted parts; within a line ELIDED replaces them."""
+    text = _without_pasted_instructions(text)
     if not _MAY_QUOTE.search(text):
         return text
     text = _QUOTED_LINE.sub("", _without_blocks(text))
@@ -95,6 +100,36 @@ def author_text(text: str) -> str:
         if _requests_work(line) and any(map(str.strip, lines[at + 1 :])):
             break
     return "\n".join(own).strip()
+
+
+def quotes_instruction(text: str) -> bool:
+    """Return whether the text contains an instruction outside of its author's own words.
+
+    Nobody types a very long text: it counts as one that does, unread.
+    """
+    if len(text) > _MAX_TYPED_CHARS:
+        return True
+    pieces = [" ".join(text[span.start : span.end].split()) for span in instruction_spans(text)]
+    own = " ".join(author_text(text).split()) if pieces else ""
+    return any(piece not in own for piece in pieces)
+
+
+def with_earned_trust(record: MemoryRecord) -> MemoryRecord:
+    """Return the memory, with low trust if it contains an instruction outside of its author's own words."""
+    if record.trust is not Trust.HIGH or not quotes_instruction(record.content):
+        return record
+    return replace(record, trust=Trust.LOW)
+
+
+def _without_pasted_instructions(text: str) -> str:
+    parts: list[str] = []
+    last = 0
+    for span in pasted_spans(text):
+        line_start = text.rfind("\n", 0, span.start) + 1
+        if not _quote_cues().own.search(text, line_start, span.start):
+            parts += [text[last : span.start], ELIDED]
+            last = span.end
+    return "".join([*parts, text[last:]]) if parts else text
 
 
 def _without_blocks(text: str) -> str:

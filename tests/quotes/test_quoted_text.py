@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from recollect.model.memory import Category, Trust
+from recollect.quotes.quoted_text import ELIDED, author_text
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
 from recollect.write.operations import ExtractedFact, FactOp, Operation
-from recollect.write.quoted_text import ELIDED, author_text
 from recollect.write.select import select_facts
 from tests.support.extract_samples import TUESDAY, turn
 from tests.support.linear_time import assert_linear

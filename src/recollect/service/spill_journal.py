@@ -218,8 +218,8 @@ class SpillJournal:
             if not _is_in_place(path, handle):
                 self._sealed[path] = _put_back(path, handle)
         for path in list_spill_files(self._folder):
-            if path not in self._sealed and (handle := _claim_orphan(path)) is not None:
-                self._sealed[path] = handle
+            if path not in self._sealed and (orphan := _claim_orphan(path)) is not None:
+                self._sealed[path] = orphan
         return sorted(self._sealed)
 
     def _remove(self, path: Path) -> None:

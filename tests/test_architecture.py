@@ -20,6 +20,7 @@ from recollect.model.result import SearchResult
 
 SOURCE = Path(recollect.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
+TESTS = Path(__file__).parent
 
 # Outermost first. A module may import its own layer and those below it.
 LAYERS = {
@@ -186,11 +187,33 @@ def test_only_the_settings_read_the_environment() -> None:
 
 
 def test_tests_mirror_the_package() -> None:
-    tests = Path(__file__).parent
-    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    folders = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
     # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger.
     others = {"clients", "documents", "drills", "evals", "ledger/conformance"}
     assert {folder for folder in folders - others if not (SOURCE / folder).is_dir()} == set()
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """Yield the private names that a module reads from others: attributes, imports, and names given to setattr."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+            names = [node.attr]
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("getattr", "setattr", "delattr")):
+            names = [str(each.value).rpartition(".")[2] for each in node.args if isinstance(each, ast.Constant)]
+        yield from (f"{name} in line {node.lineno}" for name in names if re.match("_(?!_)", name))
+
+
+def test_tests_read_no_private_names() -> None:
+    read = {
+        path.relative_to(TESTS).as_posix(): names
+        for path in TESTS.rglob("*.py")
+        # A documented function of Python, whatever its name.
+        if (names := [name for name in private_names(path) if not name.startswith("_exit ")])
+    }
+    assert not read
 
 
 def test_no_file_is_longer_than_one_concept() -> None:

@@ -122,7 +122,7 @@ def test_remember_reports_that_the_selector_replaced_a_failing_llm(cli: Cli, llm
     llm.when(EXTRACT).reply("no JSON at all")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
-        patch.setattr("recollect.service.jobs._MAX_AWAITED_TRIES", 100)
+        patch.setattr("recollect.service.jobs.MAX_AWAITED_TRIES", 100)
         output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
     assert "the LLM learned nothing from it (dead): " in output
     assert "the built-in selector learned from it instead: 1 found" in output
@@ -245,7 +245,7 @@ def test_an_unknown_session_cannot_be_ended(cli: Cli) -> None:
 
 def test_an_end_that_has_to_wait_is_reported(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday")
-    monkeypatch.setattr("recollect.model.arguments._DEFAULT_WAIT_S", 0.3)
+    monkeypatch.setattr("recollect.model.arguments.DEFAULT_WAIT_S", 0.3)
     monkeypatch.setattr("recollect.sessions.lifecycle.end_session", _fails)
     ended = cli("sessions", "--end", "--session", "tuesday")
     assert ended.stdout == "Session tuesday has not ended yet (waiting): the model is away\n"

@@ -24,6 +24,7 @@ from recollect.errors import Conflict, RecollectError
 from recollect.index.exact import ExactIndex
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql import migrate
+from recollect.ledger.sql.tx import Tenant, Tx
 from recollect.model.change import Add, Applied, IdempotencyToken, Update
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
@@ -74,25 +75,34 @@ async def write_for_ever(address: str, notes: Path, numbers: range, seed: int, t
     """Run several writers, two for each user, until the process is killed."""
     ledger = await open_store(address)
     if too_soon:
-        acknowledge_too_soon()
+        acknowledge_too_soon(ledger)
     log = Notes(notes)
     writers = [Writer(number, user=f"user-{number // 2}", seed=seed) for number in numbers]
     await asyncio.gather(*(writer.go_on(ledger, log) for writer in writers))
 
 
-def acknowledge_too_soon() -> None:
-    """Break the writer on purpose: it acknowledges before it commits."""
-    from recollect.ledger import sqlite_writer
+def acknowledge_too_soon(ledger: Ledger) -> None:
+    """Break the engine on purpose: it acknowledges before it commits."""
+    engine: Any = ledger.engine
+    write, pending = engine.write, set[asyncio.Task[Any]]()
 
-    def commit(self: sqlite_writer.SqliteWriter, group: list[sqlite_writer.WriteJob]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        for job in group:
-            self._do(self._connection, job)
-        sqlite_writer._answer(group)
-        time.sleep(0.01)
-        self._connection.execute("COMMIT")
+    async def write_later(body: Callable[[Tx], Coroutine[Any, Any, Any]], *, tenant: Tenant) -> Any:
+        loop = asyncio.get_running_loop()
+        result = loop.create_future()
 
-    sqlite_writer.SqliteWriter._commit = commit  # type: ignore[method-assign]
+        async def answer_first(tx: Tx) -> Any:
+            value = await body(tx)
+            loop.call_soon_threadsafe(result.set_result, value)
+            # In the thread of the writer.
+            time.sleep(0.01)  # noqa: ASYNC251
+            return value
+
+        task = asyncio.create_task(write(answer_first, tenant=tenant))
+        pending.add(task)
+        task.add_done_callback(pending.discard)
+        return await result
+
+    engine.write = write_later
 
 
 async def die_while_taking(address: str, step: Step, point: int, kind: str) -> None:

@@ -169,10 +169,12 @@ async def test_behind_a_pooler_no_setting_outlives_a_transaction(
 ) -> None:
     # A pooler gives out numbers of its own for the processes that serve.
     monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda connection: 0)
+    pools, create_pool = [], asyncpg.create_pool
+    monkeypatch.setattr(asyncpg, "create_pool", lambda **options: pools.append(create_pool(**options)) or pools[0])
     engine = PostgresEngine(store.dsn, connections=1)
     await engine.open()
     assert await engine.read(rows_seen, tenant="ann", quick=True) == {"ann"}
-    async with engine._pool.acquire() as connection:
+    async with pools[0].acquire() as connection:
         assert not await connection.fetchval("SELECT current_setting('recollect.whose', true)")
     await engine.close()
 

@@ -93,8 +93,8 @@ async def test_a_turn_that_is_in_the_ledger_is_not_stored_twice(journal: SpillJo
 
 async def test_concurrent_appends_share_a_sync(journal: SpillJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = []
-    sync = spill_journal._sync
-    monkeypatch.setattr(spill_journal, "_sync", lambda handle: (syncs.append(handle), sync(handle)))
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda handle: (syncs.append(handle), sync(handle)))
     await asyncio.gather(*(journal.append([spilled_turn(f"{n}")]) for n in range(200)))
     assert 1 <= len(syncs) < 20
 

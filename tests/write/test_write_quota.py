@@ -82,7 +82,7 @@ async def test_concurrent_adds_are_counted_together(service: Service) -> None:
 async def test_an_erasure_frees_space(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     from recollect.model.erasure import ErasureRequest, Target
 
-    monkeypatch.setattr(write_quota, "_REFRESH_AT_LIMIT_S", 0.0)
+    monkeypatch.setattr(write_quota, "REFRESH_AT_LIMIT_S", 0.0)
     for number in range(5):
         await add(service, FULL, f"note {number}")
     assert await refused(service)
@@ -93,7 +93,7 @@ async def test_an_erasure_frees_space(service: Service, monkeypatch: pytest.Monk
 
 
 async def test_records_of_other_processes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_quota, "_REFRESH_NEAR_LIMIT_S", -1.0)
+    monkeypatch.setattr(write_quota, "REFRESH_NEAR_LIMIT_S", -1.0)
     chosen = settings_with_maximum(tmp_path, 10)
     one, other = await open_service(chosen), await open_service(chosen)
     try:

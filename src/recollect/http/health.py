@@ -171,9 +171,9 @@ for _endpoint in (live, health, ready, version, metrics):
     health_router.add_api_route(f"/{_endpoint.__name__}", _endpoint, methods=["HEAD"], include_in_schema=False)
 
 _log = logging.getLogger("recollect")
-_CHECK_EVERY_S = 10.0
+CHECK_INTERVAL_S = 10.0
 # `/ready` does not wait for a store that hangs.
-_CHECK_TIMEOUT_S = 2.0
+CHECK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +228,13 @@ class HealthMonitor:
             self.report("redis", service.cache_trouble)
             self.report("index", service.index_trouble)
             self.report("llm", service.llm_trouble)
-            async with asyncio.timeout(_CHECK_TIMEOUT_S):
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
                 stats = await service.jobs.stats()
                 self.pending_model = next((state for state in await service.model_states() if state.is_pending), None)
         except RecollectError as error:
             self._report_ledger(check_number, str(error))
         except TimeoutError:
-            self._report_ledger(check_number, f"no answer within {_CHECK_TIMEOUT_S:g} s")
+            self._report_ledger(check_number, f"no answer within {CHECK_TIMEOUT_S:g} s")
         else:
             self._report_ledger(check_number, "", stats)
 
@@ -265,4 +265,4 @@ class HealthMonitor:
             except Exception:
                 # The monitor must not stop, or it would report good health for ever.
                 _log.exception("the health check failed")
-            await asyncio.sleep(_CHECK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)

@@ -36,7 +36,7 @@ __all__ = ["JobConfig", "JobService", "MaintenanceReport", "MaintenanceTask", "R
 
 _log = logging.getLogger("recollect")
 _JOB_POLL_S = 0.05
-_MAX_AWAITED_TRIES = 3
+MAX_AWAITED_TRIES = 3
 _MAX_JOBS_AT_CLOSE = 100
 _MAX_JOBS = 1000
 _GRACE_S = 5.0
@@ -234,7 +234,7 @@ class JobService:
         deadline = clock() + within_s
         while True:
             job = await self._ledger.job(user, id)
-            has_failed = job.tries >= _MAX_AWAITED_TRIES or self._llm_wait_s > 0
+            has_failed = job.tries >= MAX_AWAITED_TRIES or self._llm_wait_s > 0
             failed = job.state is JobState.WAITING and job.error is not None and has_failed
             if failed or job.state in _FINAL_STATES or clock() >= deadline:
                 return job

@@ -93,6 +93,7 @@ class Service:
     """Memory for many users: write, read, history and undo.
 
     Other operations are grouped: `jobs`, `sessions`, `reviews`, `erasure`, `usage`, `transfer`, `files`, `api_keys`.
+    `deps` are the stores and models it was built with; interfaces use its methods instead.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Service:
         self._chat = chat
         self._recall_config, self._learning = config.recall, config.learning
         self._redactor = config.learning.redactor
-        self._result_cache = result_cache
+        self.result_cache = result_cache
         lookup_cache = result_cache.lookup_cache if result_cache is not None else None
         self._lookup_source = search_deps.ledger if lookup_cache is None else lookup_cache
         self._models = models
@@ -128,7 +129,7 @@ class Service:
         self.embedding_migration = migration
         # Set by the wiring, because the mirror itself calls the service.
         self.mirror: MirrorFiles | None = None
-        deps = self._deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
+        deps = self.deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
         self.api_keys = ApiKeys(self._ledger)
         self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
         self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
@@ -145,12 +146,12 @@ class Service:
     @property
     def cache_trouble(self) -> str:
         """The last error of the result cache, or an empty text."""
-        return self._result_cache.last_error if self._result_cache else ""
+        return self.result_cache.last_error if self.result_cache else ""
 
     @property
     def index_trouble(self) -> str:
         """The last error of the index, while searches work around it, or an empty text."""
-        return last_index_error(self._deps.index)
+        return last_index_error(self.deps.index)
 
     @property
     def llm_trouble(self) -> str:
@@ -175,7 +176,7 @@ class Service:
         await self.write_quota.admit(scope.user, 1)
         if new.fields.get("importance") is None:
             new = replace(new, fields={**new.fields, "importance": self._learning.limits.default_importance})
-        outcome = await remember.add(scope, new, self._deps, self._learning, by=by, idempotency=idempotency)
+        outcome = await remember.add(scope, new, self.deps, self._learning, by=by, idempotency=idempotency)
         if outcome.id in await self.jobs.enforce_quotas(scope):
             if idempotency is not None:
                 # It had no effect, so that a retry runs it.
@@ -209,7 +210,7 @@ class Service:
             started = perf_counter()
             learning = with_chat_model(self._learning, model, self._models)
             appended = await remember.remember(
-                scope, messages, self._deps, learning, by=by, mode=mode, received_at=received_at
+                scope, messages, self.deps, learning, by=by, mode=mode, received_at=received_at
             )
             REMEMBER_SECONDS.observe(perf_counter() - started)
             trace.set_attributes({"turns": len(appended.turns), "jobs": len(appended.jobs)})
@@ -260,7 +261,7 @@ class Service:
             changes += [Forget(each.id) for each in await plan.find_dependents([record], ledger=self._ledger)]
         applied = await self._ledger.apply(scope, changes, by=self._redactor.redact_author(by))
         self.sessions.resolver.forget(scope.user)
-        await retract_turns([each.record for each in applied.outcomes], self._deps)
+        await retract_turns([each.record for each in applied.outcomes], self.deps)
         return applied.outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: Author) -> Outcome:
@@ -282,7 +283,7 @@ class Service:
             if not is_whole or scope != Scope(scope.user):
                 related = await plan.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
             applied = await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
-            await retract_turns([each.record for each in applied.outcomes], self._deps)
+            await retract_turns([each.record for each in applied.outcomes], self.deps)
             count += len(page)
         self.sessions.resolver.forget(scope.user)
         return count
@@ -298,7 +299,7 @@ class Service:
             scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones
         )
         self.sessions.resolver.forget(scope.user)
-        await retract_turns([each.record for each in outcomes], self._deps)
+        await retract_turns([each.record for each in outcomes], self.deps)
         try:
             await embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
         except RecollectError as error:
@@ -313,7 +314,7 @@ class Service:
         # A search returns the best hits, similar or not; diversity is for prompts.
         ranking = replace(self._recall_config.ranking, diversity=1.0)
         is_cacheable = not (request.explain or request.trace) and request.as_of is None and request.vector is None
-        cache = self._result_cache if is_cacheable else None
+        cache = self.result_cache if is_cacheable else None
         with observe_read("recollect.search") as watching:
             lookup = await cache.look_up(scope, f"search {request!r}") if cache is not None else None
             if lookup is not None and lookup.answer is not None:
@@ -336,7 +337,7 @@ class Service:
         llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
         with observe_read("recollect.recall") as watching:
             result = await recall.recall(
-                scope, request, self._recall_config, self._search_deps, llm=llm, result_cache=self._result_cache
+                scope, request, self._recall_config, self._search_deps, llm=llm, result_cache=self.result_cache
             )
             watching.record_recall(result)
         self._access_counter.record(scope, result.context.used)
@@ -484,7 +485,7 @@ class Service:
             # The last one is closed first, and each of them even if closing another fails.
             deps = self._search_deps
             stores = (self._ledger, self._embedder, deps.index, deps.reranker, self._chat)
-            for part in (*stores, self._result_cache, self.change_notifier):
+            for part in (*stores, self.result_cache, self.change_notifier):
                 if part is not None:
                     parts.push_async_callback(part.close)
             if self._late is not None:

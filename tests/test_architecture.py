@@ -65,6 +65,12 @@ BANNED_WORDS = set(
 )
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a module's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def module_name(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
@@ -78,7 +84,7 @@ def part_of(path: Path) -> str:
 def imported_parts(path: Path) -> set[str]:
     """Return the other top-level parts that a module imports, wherever in the file it does."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -138,7 +144,7 @@ def words(name: str) -> set[str]:
 def declared_names(path: Path) -> Iterator[str]:
     """Yield the names of a module and of its classes, functions and parameters, except those of tests."""
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if not node.name.startswith("test_"):
                 yield node.name
@@ -159,7 +165,7 @@ def test_names_use_the_vocabulary_of_the_field() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module_name(path))
     assert not {name: paths for name, paths in places.items() if len(paths) > 1}
@@ -195,7 +201,7 @@ def test_tests_mirror_the_package() -> None:
 
 def private_names(path: Path) -> Iterator[str]:
     """Yield the private names that a module reads from others: attributes, imports, and names given to setattr."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         names: list[str] = []
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
             names = [node.attr]

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.vector_store import hash_user
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.forked import run_forked
 from tests.support.milvus_server import running_milvus
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
@@ -102,8 +102,7 @@ def listed(client: httpx.Client, user: str) -> list[str]:
 
 
 def run_cli(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "recollect.cli.main", "--preset", "semantic-router", *arguments]
-    return subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=120, check=False)
+    return run_forked(["--preset", "semantic-router", *arguments], environment(home))
 
 
 # Store and Retrieve

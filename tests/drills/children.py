@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import signal
@@ -11,14 +10,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from recollect.errors import Conflict, RecollectError
 from recollect.index.exact import ExactIndex
@@ -36,35 +30,25 @@ from recollect.testing.fake_embedder import FakeEmbedder
 from tests.drills.notes import Notes, Step
 from tests.drills.stores import open_store
 from tests.drills.writers import BY, MODEL, Writer, record, take
+from tests.support.forked import fork_context
 from tests.support.power_cut import SimulatedDisk
-
-
-@cache
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", __name__, "recollect.ledger.sqlite", "recollect.ledger.postgres"])
-    # The process that children are forked from needs the module path in its environment.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
-        forkserver.ensure_running()
-    return context
 
 
 def start(body: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> BaseProcess:
     """Run a coroutine function of this package in another process."""
-    child = _context().Process(target=_run, args=(body, arguments), daemon=True)
+    child = fork_context().Process(target=_run, args=(body, arguments), daemon=True)
     child.start()
     return child
 
 
 def queue() -> Any:
     """Return a queue for the answers of children."""
-    return _context().SimpleQueue()
+    return fork_context().SimpleQueue()
 
 
 def barrier(parties: int) -> Any:
     """Return a barrier for children."""
-    return _context().Barrier(parties)
+    return fork_context().Barrier(parties)
 
 
 def _run(body: Callable[..., Coroutine[Any, Any, None]], arguments: tuple[Any, ...]) -> None:

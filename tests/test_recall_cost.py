@@ -64,7 +64,7 @@ def test_without_an_llm_recall_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_beyond_the_limit_of_a_user_terms_are_added_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, rewrite="llm", learn="off", llm_user_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, rewrite="llm", learn="off", llm_user_tokens_per_day=1) as memory:
         for user in (ALEX, "sam"):
             memory.add("The Hawaii budget is $10,000", user_id=user)
         llm.default = WHOLE
@@ -80,7 +80,7 @@ def test_beyond_the_limit_of_a_user_terms_are_added_and_it_is_said(tmp_path: Pat
 
 
 def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, rewrite="hyde", llm_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, rewrite="hyde", llm_tokens_per_day=1) as memory:
         memory.add("The Hawaii budget is $10,000", user_id="sam")
         assert say(memory, BIKE_MESSAGE)["by"] == "llm"
         notes = memory.recall(VAGUE, user_id="sam").notes
@@ -91,7 +91,7 @@ def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path
 
 
 def test_what_recall_spends_counts_against_learning(tmp_path: Path, llm: ScriptedLLM) -> None:
-    more: dict[str, Any] = {"rewrite": "llm", "llm_user_tokens_a_day": 1}
+    more: dict[str, Any] = {"rewrite": "llm", "llm_user_tokens_per_day": 1}
     with opened(tmp_path, llm, **more) as memory:
         memory.add("The Hawaii budget is $10,000", user_id=ALEX)
         llm.default = WHOLE
@@ -110,7 +110,7 @@ def test_yesterdays_tokens_are_no_longer_counted(tmp_path: Path, llm: ScriptedLL
             await ledger.apply(Scope(ALEX), [], by=BY, effects=[yesterday])
 
     asyncio.run(spend())
-    with opened(tmp_path, llm, rewrite="llm", llm_user_tokens_a_day=50, llm_tokens_a_day=50) as memory:
+    with opened(tmp_path, llm, rewrite="llm", llm_user_tokens_per_day=50, llm_tokens_per_day=50) as memory:
         llm.default = WHOLE
         assert memory.recall(VAGUE, user_id=ALEX).query == WHOLE
 

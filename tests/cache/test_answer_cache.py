@@ -61,7 +61,7 @@ def own_redis() -> Iterator[RedisServer]:
 @asynccontextmanager
 async def opened(home: Path, redis: RedisServer | None, **more: Any) -> AsyncIterator[Service]:
     # A busy machine is given time; whatever was found is kept.
-    shared = {"redis_url": redis.url, "cache_from_ms": 0, "redis_timeout_s": 5} if redis else {}
+    shared = {"redis_url": redis.url, "cache_min_ms": 0, "redis_timeout_s": 5} if redis else {}
     service = await open_service(load({"home": home, **shared, **more}, environ={}).settings)
     try:
         yield service
@@ -312,7 +312,7 @@ async def test_a_recovered_redis_is_used_again(
 
 
 async def test_recall_works_without_a_redis_at_its_address(tmp_path: Path) -> None:
-    more = {"redis_url": "redis://127.0.0.1:9", "cache_from_ms": 0}
+    more = {"redis_url": "redis://127.0.0.1:9", "cache_min_ms": 0}
     async with opened(tmp_path, None, **more) as service:
         await add(service)
         for _ in range(5):

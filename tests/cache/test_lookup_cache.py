@@ -46,7 +46,7 @@ async def redis() -> RedisServer:
 
 @asynccontextmanager
 async def opened(home: Path, redis: RedisServer | None, **more: Any) -> AsyncIterator[Service]:
-    shared = {"redis_timeout_s": 5, "cache_from_ms": 0, "cache_lookups": "all"} | (
+    shared = {"redis_timeout_s": 5, "cache_min_ms": 0, "cache_lookups": "all"} | (
         {"redis_url": redis.url} if redis else {}
     )
     service = await open_service(load({"home": home, **shared, **more}, environ={}).settings)
@@ -192,7 +192,7 @@ async def test_an_unknown_id_is_not_cached(tmp_path: Path, redis: RedisServer) -
 
 
 async def test_fast_lookups_are_soon_not_looked_up_in_redis(tmp_path: Path, redis: RedisServer) -> None:
-    async with opened(tmp_path, redis, cache_from_ms=60_000) as service:
+    async with opened(tmp_path, redis, cache_min_ms=60_000) as service:
         id = await add(service)
         for _ in range(100):
             await service.get(ANN, id)

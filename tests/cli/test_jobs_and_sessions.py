@@ -135,7 +135,7 @@ def test_remember_reports_that_the_selector_learned_over_the_limit(cli: Cli, llm
     first = cli("remember", "I like tea", "--user", "alex", "--session", "monday").stdout
     assert "learned by" not in first
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1")
+        patch.setenv("RECOLLECT_LLM_USER_TOKENS_PER_DAY", "1")
         output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
     assert LISBON in output
     assert "learned by selector, since " in output
@@ -282,8 +282,8 @@ def test_cost_shows_the_daily_limits_and_their_use(
     cli("remember", LISBON, "--user", "alex")
     used = llm.stats.prompt_tokens + llm.stats.completion_tokens
     assert "Today" not in cli("stats", "--cost").stdout
-    monkeypatch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1000000")
-    monkeypatch.setenv("RECOLLECT_LLM_TOKENS_A_DAY", "1")
+    monkeypatch.setenv("RECOLLECT_LLM_USER_TOKENS_PER_DAY", "1000000")
+    monkeypatch.setenv("RECOLLECT_LLM_TOKENS_PER_DAY", "1")
     each, everyone = cli("stats", "--cost").stdout.splitlines()[-2:]
     assert each == "Today: 1,000,000 tokens for each user."
     over = "; the LLM is not used again before midnight, UTC."

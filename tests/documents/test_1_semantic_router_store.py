@@ -497,7 +497,7 @@ def test_the_budget_of_session_a_answers_session_b_after_a_restart_and_redis_cac
         assert first.process.wait(60) == 0
     # From now on with the hot cache of phase 2, also for fast lookups of single memories.
     redis = {"RECOLLECT_REDIS_URL": running_redis().url, "RECOLLECT_REDIS_TIMEOUT_S": "5"}
-    redis |= {"RECOLLECT_CACHE_FROM_MS": "0", "RECOLLECT_CACHE_LOOKUPS": "all"}
+    redis |= {"RECOLLECT_CACHE_MIN_MS": "0", "RECOLLECT_CACHE_LOOKUPS": "all"}
     with (
         RecollectServer(home, *options, **patient, **redis) as second,
         httpx.Client(base_url=second.url, timeout=60) as client,

@@ -209,7 +209,7 @@ def test_the_access_log_has_a_line_for_each_request_without_content(tmp_path: Pa
 def test_bodies_beyond_the_limit_and_requests_beyond_the_stop_timeout_are_cut_off(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "config.toml").write_text("max_body_mb = 1\nstop_within_s = 1\n")
+    (home / "config.toml").write_text("max_body_mb = 1\nshutdown_timeout_s = 1\n")
     chunk = b"x" * 65_536
     with RecollectServer(home, script=SLOW) as server:
         url = f"{server.url}/length"

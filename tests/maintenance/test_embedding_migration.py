@@ -235,7 +235,7 @@ async def test_an_api_key_is_sent_to_its_own_address_only(
     assert llm.calls("embeddings")
     assert "sk-new" not in str([request.headers for request in llm.requests])
     llm.clear()
-    both = Settings(**{**dict(keyed), "embedder_before_api_key": "sk-old"})
+    both = Settings(**{**dict(keyed), "previous_embedder_api_key": "sk-old"})
     async with AsyncMemory(settings=both) as memory:
         assert await by_meaning(memory, 1)
         await memory.admin.reembed()

@@ -186,7 +186,7 @@ async def test_the_backlog_of_one_user_does_not_delay_others(
     tmp_path: Path, journal: SpillJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recollect.service.jobs.BACKLOG_CHECK_INTERVAL_S", 0.0)
-    settings = load({"home": tmp_path, "most_waiting_jobs": 1}, environ={}).settings
+    settings = load({"home": tmp_path, "max_waiting_jobs": 1}, environ={}).settings
     service = await open_service(settings)
     bob, replay = Scope("bob"), SpillReplay(journal, lambda: service)
     await service.remember(MONDAY, "one", by=BY)

@@ -153,7 +153,7 @@ class JobService:
         if job.kind is JobKind.CLOSE and await remember.learn_from_agent_notes(job.scope, deps, learning):
             await self.enforce_quotas(job.scope)
         step = lifecycle.end_session if job.kind is JobKind.CLOSE else lifecycle.summarize_session
-        return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.after)
+        return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.sessions)
 
     async def _run_maintenance_job(self, job: Job) -> Mapping[str, Any]:
         payload = job.payload if isinstance(job.payload, MaintenancePayload) else MaintenancePayload(chore=job.kind)

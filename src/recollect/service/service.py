@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recollect import recall, remember, search
 from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
+from recollect.config.fields import RecallSettings
 from recollect.deps import Deps
 from recollect.erasure import plan
 from recollect.errors import NotFound, QuotaReached, RecollectError
@@ -50,7 +51,7 @@ from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
 from recollect.read.telemetry import observe_read
-from recollect.recall import RecallConfig, RecallRequest
+from recollect.recall import RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
@@ -81,7 +82,7 @@ _FORGET_BATCH = 500
 class ServiceConfig:
     """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit."""
 
-    recall: RecallConfig = field(default_factory=RecallConfig)
+    recall: RecallSettings = field(default_factory=RecallSettings)
     learning: LearningConfig = field(default_factory=LearningConfig)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     jobs: JobConfig = field(default_factory=JobConfig)
@@ -93,7 +94,7 @@ class Service:
     """Memory for many users: write, read, history and undo.
 
     Other operations are grouped: `jobs`, `sessions`, `reviews`, `erasure`, `usage`, `transfer`, `files`, `api_keys`.
-    `deps` are the stores and models it was built with; interfaces use its methods instead.
+    `deps` and `search_deps` are the stores and models it was built with; interfaces use its methods instead.
     """
 
     def __init__(
@@ -108,10 +109,12 @@ class Service:
         migration: EmbeddingMigration | None = None,
     ) -> None:
         config = config or ServiceConfig()
-        self._search_deps = search_deps
+        self.search_deps = search_deps
         self._ledger, self._embedder = search_deps.ledger, search_deps.embedder
         self._chat = chat
         self._recall_config, self._learning = config.recall, config.learning
+        # A search returns the best hits, similar or not; diversity is for prompts.
+        self._search_ranking = config.recall.model_copy(update={"diversity": 1.0})
         self._redactor = config.learning.redactor
         self.result_cache = result_cache
         lookup_cache = result_cache.lookup_cache if result_cache is not None else None
@@ -311,8 +314,6 @@ class Service:
 
     async def search(self, scope: Scope, request: SearchRequest) -> SearchResult:
         """Return the memories that match a query, best first."""
-        # A search returns the best hits, similar or not; diversity is for prompts.
-        ranking = replace(self._recall_config.ranking, diversity=1.0)
         is_cacheable = not (request.explain or request.trace) and request.as_of is None and request.vector is None
         cache = self.result_cache if is_cacheable else None
         with observe_read("recollect.search") as watching:
@@ -320,7 +321,7 @@ class Service:
             if lookup is not None and lookup.answer is not None:
                 result = SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
             else:
-                result = await search.search(scope, request, ranking, self._search_deps)
+                result = await search.search(scope, request, self._search_ranking, self.search_deps)
                 if cache is not None and lookup is not None and not result.notes:
                     cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)
@@ -329,15 +330,15 @@ class Service:
 
     async def warm_up_reranker(self, query: str, text: str) -> None:
         """Load the reranker, if there is one; the first search would skip it while it loads."""
-        ranking = self._recall_config.ranking
-        await rerank(query, [text], reranker=self._search_deps.reranker, limit=1, timeout_s=ranking.rerank_timeout_s)
+        timeout_s = self._recall_config.rerank_timeout_s
+        await rerank(query, [text], reranker=self.search_deps.reranker, limit=1, timeout_s=timeout_s)
 
     async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         """Return the memories that help with a conversation, and its messages with them inserted."""
         llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
         with observe_read("recollect.recall") as watching:
             result = await recall.recall(
-                scope, request, self._recall_config, self._search_deps, llm=llm, result_cache=self.result_cache
+                scope, request, self._recall_config, self.search_deps, llm=llm, result_cache=self.result_cache
             )
             watching.record_recall(result)
         self._access_counter.record(scope, result.context.used)
@@ -483,7 +484,7 @@ class Service:
         """Finish running work and close all parts."""
         async with AsyncExitStack() as parts:
             # The last one is closed first, and each of them even if closing another fails.
-            deps = self._search_deps
+            deps = self.search_deps
             stores = (self._ledger, self._embedder, deps.index, deps.reranker, self._chat)
             for part in (*stores, self.result_cache, self.change_notifier):
                 if part is not None:

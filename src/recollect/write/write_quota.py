@@ -51,7 +51,7 @@ class WriteQuota:
         """Return the error message of an exceeded quota."""
         return (
             f"a user may have at most {self._max_records:,} memories, including turns and forgotten ones; "
-            "erase some, or raise user_memories_most"
+            "erase some, or raise user_max_records"
         )
 
     async def admit(self, user: str, count: int) -> None:

@@ -297,7 +297,7 @@ def test_an_idle_stream_has_heartbeats(api: httpx.Client, monkeypatch: pytest.Mo
 def test_changes_of_another_process_are_streamed_until_the_server_stops(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "config.toml").write_text("stop_within_s = 3600\n")
+    (home / "config.toml").write_text("shutdown_timeout_s = 3600\n")
     with RecollectServer(home) as server, client_of("alex", server.url) as api, Events(api) as events:
         command = [sys.executable, "-m", "recollect.cli.main", "add", "Likes tea", "--user", "alex"]
         done = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=False)

@@ -219,7 +219,7 @@ class _Limit:
 
 
 def _daily_limits(memory: Memory, user: str | None) -> list[_Limit]:
-    user_tokens, total_tokens = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
+    user_tokens, total_tokens = memory.settings.llm_user_tokens_per_day, memory.settings.llm_tokens_per_day
     limits = []
     if user_tokens:
         spent = None if user is None else memory.admin.spent_today(user_id=user).tokens

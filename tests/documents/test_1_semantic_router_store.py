@@ -472,7 +472,8 @@ def test_the_budget_of_session_a_answers_session_b_after_a_restart_and_redis_cac
     text = CONFIG.replace("milvus:19530", str(home / "milvus.db")).replace("qwen:8000", llm.base_url[7:])
     (home / "config.yaml").write_text(text.replace("batch_size: 10", "batch_size: 2"))
     options = ("--preset", "semantic-router", "--upstream", llm.base_url)
-    patient = {"RECOLLECT_MEMORY_TIMEOUT_S": "30", "RECOLLECT_LEARN_WAIT_S": "0"}
+    patient = {"RECOLLECT_MEMORY_TIMEOUT_S": "60", "RECOLLECT_RECALL_TIMEOUT_S": "60"}
+    patient |= {"RECOLLECT_INDEX_TIMEOUT_S": "60", "RECOLLECT_LEARN_WAIT_S": "0"}
     llm.when(asks_about("budget for my Hawaii trip")).reply_json([{"type": "semantic", "content": BUDGET}])
     answer = "Your budget for the Hawaii trip is $10,000!"
     llm.when(lambda each: EXTRACT not in each.text and f"- {BUDGET}" in each.text).reply(answer)

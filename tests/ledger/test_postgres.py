@@ -1,4 +1,4 @@
-"""What is particular to the ledger in PostgreSQL; the promise itself is tested with the others in test_ledgers.py."""
+"""What is particular to the ledger in PostgreSQL; tests/ledger/conformance has what all ledgers have in common."""
 
 from __future__ import annotations
 

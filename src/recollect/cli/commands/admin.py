@@ -43,7 +43,7 @@ def keys() -> None:
     scope="",
     group=keys,
 )
-@click.option("--user", "-u", metavar="ID", help="The user whose memory it gives access to.")
+@click.option("--user", "-u", metavar="ID", help="The user owner memory it gives access to.")
 @click.option("--everyone", is_flag=True, help="Access to every user, for an application that names its users.")
 @click.option("--project", metavar="ID", help="Only this project.")
 @click.option("--admin", is_flag=True, help="Access to everything, including keys, jobs and users.")
@@ -213,7 +213,7 @@ def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
 class _Limit:
     """A daily token limit; `spent` is None for a limit per user if no user is named."""
 
-    whose: str
+    owner: str
     tokens: int
     spent: int | None = None
 
@@ -245,7 +245,7 @@ def _print_usage(cli: CliContext, usage: list[Usage], by: Sequence[str], *, limi
         so_far = "" if limit.spent is None else f"{limit.spent:,} of "
         is_exceeded = limit.spent is not None and limit.spent >= limit.tokens
         note = "; the LLM is not used again before midnight, UTC" if is_exceeded else ""
-        print_line(f"Today: {so_far}{limit.tokens:,} tokens for {limit.whose}{note}.")
+        print_line(f"Today: {so_far}{limit.tokens:,} tokens for {limit.owner}{note}.")
 
 
 def _usage_cells(usage: Sequence[Usage]) -> list[str]:

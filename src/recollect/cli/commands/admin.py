@@ -43,7 +43,7 @@ def keys() -> None:
     scope="",
     group=keys,
 )
-@click.option("--user", "-u", metavar="ID", help="The user owner memory it gives access to.")
+@click.option("--user", "-u", metavar="ID", help="The user whose memory it gives access to.")
 @click.option("--everyone", is_flag=True, help="Access to every user, for an application that names its users.")
 @click.option("--project", metavar="ID", help="Only this project.")
 @click.option("--admin", is_flag=True, help="Access to everything, including keys, jobs and users.")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -47,6 +45,7 @@ from tests.support.embedding_migration_samples import (
     variables_of,
     wait_for_model,
 )
+from tests.support.forked import run_forked
 from tests.support.ledger_samples import ANN, BY, MODEL, direction, memory, turn
 from tests.support.recollect_server import RecollectServer, environment
 
@@ -443,7 +442,7 @@ def counted(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
 
 def status(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
     """Return the output of `recollect reembed --status`."""
-    command = [sys.executable, "-m", "recollect.cli.main", "reembed", "--status", "--json"]
-    output = subprocess.run(command, env=environment(home, **variables), capture_output=True, text=True, check=True)
+    output = run_forked(["reembed", "--status", "--json"], environment(home, **variables))
+    assert output.returncode == 0, output.stderr
     results: list[dict[str, object]] = json.loads(output.stdout)["models"]
     return results

@@ -57,6 +57,7 @@ class ForkedCommand:
         self._process = fork_context().Process(target=_run_command, args=inputs, daemon=True)
         self._process.start()
         writer.close()
+        self.log = log
         self.stdout = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
         reader.close()
 

@@ -291,8 +291,8 @@ def test_cost_shows_the_daily_limits_and_their_use(
     alex = cli("stats", "--cost", "--user", "alex").stdout.splitlines()[-2]
     assert alex == f"Today: {used:,} of 1,000,000 tokens for user alex."
     assert cli.json("stats", "--cost", "--user", "bob")["limits"] == [
-        {"whose": "user bob", "tokens": 1_000_000, "spent": 0},
-        {"whose": "all users", "tokens": 1, "spent": used},
+        {"owner": "user bob", "tokens": 1_000_000, "spent": 0},
+        {"owner": "all users", "tokens": 1, "spent": used},
     ]
 
 

@@ -203,13 +203,16 @@ def private_names(path: Path) -> Iterator[str]:
     """Yield the private names that a module reads from others: attributes, imports, and names given to setattr."""
     for node in nodes(path):
         names: list[str] = []
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
-            names = [node.attr]
+        if isinstance(node, ast.Attribute):
+            is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            names = [] if is_own else [node.attr]
         elif isinstance(node, ast.ImportFrom):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("getattr", "setattr", "delattr")):
-            names = [str(each.value).rpartition(".")[2] for each in node.args if isinstance(each, ast.Constant)]
-        yield from (f"{name} in line {node.lineno}" for name in names if re.match("_(?!_)", name))
+        elif isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if function in ("getattr", "setattr", "delattr"):
+                names = [str(each.value).rpartition(".")[2] for each in node.args if isinstance(each, ast.Constant)]
+        yield from (f"{name} in line {node.lineno}" for name in names if name[:1] == "_" != name[1:2])
 
 
 def test_tests_read_no_private_names() -> None:

@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 # Threads of OpenBLAS cost more than they save here; the command line sets the same.
 export OPENBLAS_NUM_THREADS := 1
-# More workers than cores, because tests also wait.
-WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
+# One more worker than cores, because tests also wait; each takes twelve seconds to collect the tests.
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 
 # Collecting all tests takes as long as some of these.
 ENGINE_TESTS := tests/index tests/documents

@@ -72,7 +72,7 @@ async def compare_recalls(name: str, options: dict[str, Any], args: argparse.Nam
         await time_recalls(service, warmup)
         print(f"    recall, Redis, asked first    {await time_recalls(service, queries)}")
         print(f"    recall, Redis, asked again    {await time_recalls(service, queries)}")
-    async with running_service(**options, **redis, cache_from_ms=0) as service:
+    async with running_service(**options, **redis, cache_min_ms=0) as service:
         others = [f"{text} too" for text in queries]
         await time_recalls(service, warmup)
         print(f"    recall, always cached: miss   {await time_recalls(service, others)}")
@@ -96,7 +96,7 @@ async def compare_lookups(options: dict[str, Any], times: int) -> None:
     """Look up without Redis, from it always, and from it with the default threshold."""
     async with running_service(**options) as service:
         await time_lookups(service, "no Redis", times)
-    for name, threshold in (("always cached", {"cache_from_ms": 0}), ("Redis", {})):
+    for name, threshold in (("always cached", {"cache_min_ms": 0}), ("Redis", {})):
         redis = {"redis_url": running_redis().url, "cache_lookups": "all", "redis_prefix": name.replace(" ", "-")}
         async with running_service(**options, **redis, **threshold) as service:
             await time_lookups(service, name, times)

@@ -17,6 +17,7 @@ from benchmarks.corpus import Exchange, hundred_exchanges, statements
 from benchmarks.harness import AUTHOR, summarize, time_calls
 from benchmarks.peers import Cost, agent_cli, mem0_1, mem0_2
 from recollect import remember
+from recollect.config.fields import SessionSettings
 from recollect.config.settings import load
 from recollect.deps import Deps
 from recollect.index.exact import ExactIndex
@@ -24,7 +25,6 @@ from recollect.model.scope import Scope
 from recollect.models.chat import ChatMessage, Form, ModelAnswer
 from recollect.remember import LearningConfig
 from recollect.service.jobs import JobService
-from recollect.sessions.lifecycle import SessionConfig
 from recollect.wiring import open_embedder, open_ledger
 
 WRITERS = 64
@@ -74,7 +74,7 @@ class ScriptedChat:
 
 @asynccontextmanager
 async def opened(
-    home: Path, chat: ScriptedChat | None, *, after: SessionConfig
+    home: Path, chat: ScriptedChat | None, *, sessions: SessionSettings
 ) -> AsyncIterator[tuple[Deps, LearningConfig]]:
     """Open the dependencies over a new SQLite file; learning uses the LLM if there is one."""
     settings = load({"home": home}, environ={}).settings
@@ -83,7 +83,7 @@ async def opened(
     await embedder.embed(["warm"])
     try:
         deps = Deps(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
-        yield deps, LearningConfig(by="llm" if chat else "selector", after=after)
+        yield deps, LearningConfig(by="llm" if chat else "selector", sessions=sessions)
     finally:
         await ledger.close()
         await embedder.close()
@@ -92,7 +92,7 @@ async def opened(
 async def acknowledge(home: Path, *, count: int) -> None:
     """Measure how fast messages are stored, each with its job."""
     exchanges = list(islice(statements(), 100))
-    async with opened(home, None, after=SessionConfig()) as (deps, config):
+    async with opened(home, None, sessions=SessionSettings()) as (deps, config):
 
         async def send(number: int) -> None:
             body = {"role": "user", "content": f"{exchanges[number % 100].message} ({number})"}
@@ -118,7 +118,7 @@ async def acknowledge(home: Path, *, count: int) -> None:
 
 async def learn(home: Path, chat: ScriptedChat | None, exchanges: Sequence[Exchange]) -> tuple[float, int]:
     """Learn from exchanges, each of another user; return jobs per second and the number of memories."""
-    async with opened(home, chat, after=SessionConfig()) as (deps, config):
+    async with opened(home, chat, sessions=SessionSettings()) as (deps, config):
         jobs = JobService(deps, config)
         # The first job loads models and fills caches.
         await remember.remember(Scope("warm", "", "s"), exchanges[0].messages, deps, config, by=AUTHOR)
@@ -136,11 +136,11 @@ async def learn(home: Path, chat: ScriptedChat | None, exchanges: Sequence[Excha
 
 
 async def count_calls(
-    home: Path, exchanges: Sequence[Exchange], *, at_once: int, after: SessionConfig
+    home: Path, exchanges: Sequence[Exchange], *, at_once: int, sessions: SessionSettings
 ) -> ScriptedChat:
     """Learn from exchanges, `at_once` before each run of the worker; return the LLM with its counts."""
     chat = ScriptedChat(exchanges)
-    async with opened(home, chat, after=after) as (deps, config):
+    async with opened(home, chat, sessions=sessions) as (deps, config):
         jobs = JobService(deps, config)
         for number, each in enumerate(exchanges, 1):
             scope = Scope("alex", "", f"session-{(number - 1) // SESSION}")
@@ -158,12 +158,12 @@ async def compare(home: Path) -> None:
     print(f"\nLLM calls for 100 exchanges, {stating} with statements; a token is four characters")
     print(f"    {'':48}{'calls':>6}{'tokens read':>14}")
     rows = [
-        ("recollect, an exchange at a time", 1, SessionConfig(compress_every=0)),
-        ("recollect, five exchanges at a time", 5, SessionConfig(compress_every=0)),
-        ("recollect, an exchange at a time, with episodes", 1, SessionConfig()),
+        ("recollect, an exchange at a time", 1, SessionSettings(compress_every=0)),
+        ("recollect, five exchanges at a time", 5, SessionSettings(compress_every=0)),
+        ("recollect, an exchange at a time, with episodes", 1, SessionSettings()),
     ]
-    for number, (name, at_once, after) in enumerate(rows):
-        chat = await count_calls(home / f"{number}", exchanges, at_once=at_once, after=after)
+    for number, (name, at_once, sessions) in enumerate(rows):
+        chat = await count_calls(home / f"{number}", exchanges, at_once=at_once, sessions=sessions)
         steps = ", ".join(f"{step} {calls}" for step, calls in sorted(chat.by_step.items()))
         print(f"    {name:<48}{chat.cost.calls:>6,}{chat.cost.tokens:>14,}   {steps}")
     for cost in (mem0_1(exchanges), mem0_2(exchanges), agent_cli(exchanges)):

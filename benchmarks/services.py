@@ -45,7 +45,7 @@ def running_server(home: Path, *, redis_url: str) -> Iterator[tuple[str, int]]:
     port = free_port()
     environ = {**os.environ, "RECOLLECT_ACCESS_LOG": "false", "RECOLLECT_LOG_LEVEL": "warning"}
     if redis_url:
-        environ |= {"RECOLLECT_REDIS_URL": redis_url, "RECOLLECT_CACHE_FROM_MS": "0"}
+        environ |= {"RECOLLECT_REDIS_URL": redis_url, "RECOLLECT_CACHE_MIN_MS": "0"}
     command = [sys.executable, "-m", "recollect.cli.main", "--home", str(home), "serve", "--port", str(port)]
     process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
     with stop_at_end(process):

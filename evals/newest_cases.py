@@ -254,7 +254,7 @@ def _role_of(case: Case, roles: Mapping[str, Role]) -> RoleOf:
 async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -> Searched:
     """Return the candidates as the step that is trained gets them."""
     service = await memory.service()
-    finders, ranking = service._search_deps, service._recall_config.ranking
+    finders, ranking = service.search_deps, memory.settings
     least = memory.settings.search_min_score
     [vector] = await finders.embedder.embed([case.question], role="query")
     question = analyze_question(case.question)

@@ -81,7 +81,7 @@ async def open_conversation(material: Material, home: Path) -> AsyncIterator[Ope
     """Open a conversation; the first time, store it through the public API."""
     # Without learning, the rows are those of the turns, in their order.
     async with AsyncMemory(settings=Settings(home=home, learn="off")) as memory:
-        deps = (await memory.service())._search_deps
+        deps = (await memory.service()).search_deps
         if not await memory.admin.users():
             turns = [turn for turn in material.conversation.turns if turn.text.strip()]
             for session, group in groupby(turns, key=lambda turn: turn.session):

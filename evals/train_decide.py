@@ -9,7 +9,7 @@ messages decided rightly under cross-validation, with all the rules of `read/dec
 weights. A file given with `--measure` is only measured, never trained on. Needs scikit-learn, which the package
 itself does not need.
 
-The model is a logistic regression over word n-grams and named features (`read/decide_model.py`). While it is trained,
+The model is a logistic regression over word n-grams and named features (`read/decide.py`). While it is trained,
 it also sees the sum of the embeddings of the words. Such a sum is linear in the words, so that its part is stored as
 one weight for each word of the embedding table: words that no training message has get a weight from words like them,
 and no embedding is needed to decide. Character n-grams were tried and made the held-out figures worse.

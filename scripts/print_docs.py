@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from recollect.config.name_mapping import FORMER_NAMES
 from recollect.config.settings import LoadedSettings, Settings, preset_names, read_preset, rows
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -39,6 +40,15 @@ _PRESETS_HEAD = """
 `preset = "NAME"`, `RECOLLECT_PRESET=NAME` or `recollect --preset NAME` sets these defaults:
 
 | preset | sets |
+| --- | --- |
+"""
+
+_FORMER_NAMES_HEAD = """
+## Former names
+
+These names are still accepted, in files, in the environment and as arguments:
+
+| former name | name |
 | --- | --- |
 """
 
@@ -108,7 +118,9 @@ def settings_page() -> str:
         f"| `{name}` | {', '.join(f'`{key} = {value!r}`' for key, value in read_preset(name).items())} |"
         for name in preset_names()
     ]
-    return _SETTINGS_HEAD + "\n".join(lines) + "\n" + _PRESETS_HEAD + "\n".join(presets) + "\n"
+    former = [f"| `{name}` | `{current}` |" for name, current in FORMER_NAMES.items()]
+    tables = (_SETTINGS_HEAD, lines), (_PRESETS_HEAD, presets), (_FORMER_NAMES_HEAD, former)
+    return "".join(head + "\n".join(rows) + "\n" for head, rows in tables)
 
 
 def cli_page() -> str:

@@ -20,6 +20,7 @@ from recollect.model.result import SearchResult
 
 SOURCE = Path(recollect.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
+TESTS = Path(__file__).parent
 
 # Outermost first. A module may import its own layer and those below it.
 LAYERS = {
@@ -65,6 +66,12 @@ BANNED_WORDS = set(
 )
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a module's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def module_name(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
@@ -78,7 +85,7 @@ def part_of(path: Path) -> str:
 def imported_parts(path: Path) -> set[str]:
     """Return the other top-level parts that a module imports, wherever in the file it does."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -138,7 +145,7 @@ def words(name: str) -> set[str]:
 def declared_names(path: Path) -> Iterator[str]:
     """Yield the names of a module and of its classes, functions and parameters, except those of tests."""
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if not node.name.startswith("test_"):
                 yield node.name
@@ -159,7 +166,7 @@ def test_names_use_the_vocabulary_of_the_field() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module_name(path))
     assert not {name: paths for name, paths in places.items() if len(paths) > 1}
@@ -187,11 +194,36 @@ def test_only_the_settings_read_the_environment() -> None:
 
 
 def test_tests_mirror_the_package() -> None:
-    tests = Path(__file__).parent
-    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    folders = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
     # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger.
     others = {"clients", "documents", "drills", "evals", "ledger/conformance"}
     assert {folder for folder in folders - others if not (SOURCE / folder).is_dir()} == set()
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """Yield the private names that a module reads from others: attributes, imports, and names given to setattr."""
+    for node in nodes(path):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute):
+            is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            names = [] if is_own else [node.attr]
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if function in ("getattr", "setattr", "delattr"):
+                names = [str(each.value).rpartition(".")[2] for each in node.args if isinstance(each, ast.Constant)]
+        yield from (f"{name} in line {node.lineno}" for name in names if name[:1] == "_" != name[1:2])
+
+
+def test_tests_read_no_private_names() -> None:
+    read = {
+        path.relative_to(TESTS).as_posix(): names
+        for path in TESTS.rglob("*.py")
+        # A documented function of Python, whatever its name.
+        if (names := [name for name in private_names(path) if not name.startswith("_exit ")])
+    }
+    assert not read
 
 
 def test_no_file_is_longer_than_one_concept() -> None:

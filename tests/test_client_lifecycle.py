@@ -16,6 +16,8 @@ import pytest
 from recollect import AsyncMemory, Memory, Settings
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError, StoreUnavailable
 from recollect.index.exact import ExactIndex
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.ledger.sqlite import open_sqlite
 from recollect.models.embedding import Role
 from recollect.read.calibration import EmbedderCalibration
@@ -99,7 +101,7 @@ def test_an_error_of_the_progress_callback_stops_reembed(tmp_path: Path) -> None
 
 
 def test_progress_that_closes_the_memory_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.sync._JOIN_S", 0.2)
+    monkeypatch.setattr("recollect.sync.JOIN_TIMEOUT_S", 0.2)
     memory = Memory(home=tmp_path, embedder=FakeEmbedder(8))
     lines = [{"memory": "x", "user_id": "a"}]
 
@@ -212,11 +214,22 @@ def test_writes_of_a_forked_child_survive_the_closing_of_its_parent(tmp_path: Pa
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_forked_during_a_write_gets_an_error(memory: Memory) -> None:
+def test_a_child_forked_during_a_write_gets_an_error(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.add("Likes tea", user_id="a")
-    service: Any = memory._run(AsyncMemory.service)
-    writing = service._ledger.engine._writer.connections[0]
-    writing.execute("BEGIN IMMEDIATE")
+    has_begun, may_end, apply = threading.Event(), threading.Event(), Ledger.apply
+
+    async def apply_slowly(ledger: Ledger, *args: Any, **kwargs: Any) -> Any:
+        async def hold(tx: Tx) -> None:
+            has_begun.set()
+            may_end.wait()
+
+        await ledger.engine.write(hold, tenant=NO_TENANT)
+        return await apply(ledger, *args, **kwargs)
+
+    monkeypatch.setattr(Ledger, "apply", apply_slowly)
+    writing = threading.Thread(target=memory.add, args=("Likes milk",), kwargs={"user_id": "a"})
+    writing.start()
+    has_begun.wait()
     child = os.fork()
     if not child:
         try:
@@ -224,7 +237,8 @@ def test_a_child_forked_during_a_write_gets_an_error(memory: Memory) -> None:
         except StoreUnavailable as error:
             os._exit(0 if "open it after the fork" in str(error) else 1)
         os._exit(2)
-    writing.execute("ROLLBACK")
+    may_end.set()
+    writing.join()
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -26,6 +26,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
+PYTHON_FILE = re.compile(r"(?<![\w/.{}*-])(?:\w+/)*\w+\.py\b")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -177,3 +178,18 @@ def test_every_request_in_the_page_of_compatible_apis_succeeds(tmp_path: Path) -
                 assert "$10,000" in answer.text
             if "retrieve" in request["url"] or "relevant" in request["url"]:
                 assert ("8443" in answer.text) or ("detailed explanations" in answer.text)
+
+
+def test_every_python_file_that_is_mentioned_exists() -> None:
+    folders = ("src", "tests", "evals", "benchmarks", "scripts", "examples")
+    files = [path.relative_to(ROOT).parts for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    existing = {"/".join(parts[at:]) for parts in files for at in range(len(parts))}
+    texts = [path for folder in ("src", "evals", "scripts") for path in (ROOT / folder).rglob("*.*")]
+    texts = [path for path in texts if path.suffix in (".py", ".md", ".sql", ".toml")]
+    texts += [*DOCUMENTS, *(ROOT / "tests").rglob("*.md")]
+    stale = {
+        path.relative_to(ROOT).as_posix(): missing
+        for path in texts
+        if (missing := set(PYTHON_FILE.findall(path.read_text(encoding="utf-8"))) - existing)
+    }
+    assert not stale

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from recollect import AsyncMemory, Memory
+from recollect.config.fields import RecallSettings
 from recollect.config.settings import Settings
 from recollect.errors import (
     DiskFull,
@@ -30,7 +31,7 @@ from recollect.ledger.sqlite import open_sqlite
 from recollect.model.result import RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.read.calibration import EmbedderCalibration
-from recollect.recall import RecallConfig, RecallRequest, recall
+from recollect.recall import RecallRequest, recall
 from recollect.search import SearchDeps
 from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.recall_samples import NOW, TEA, opened, texts, user
@@ -102,7 +103,7 @@ def test_no_memories_asked_for_is_disabled(memory: Memory) -> None:
 
 
 def test_what_carries_a_withheld_tag_stays_out_of_the_prompt(tmp_path: Path) -> None:
-    with opened(tmp_path, recall_withhold="private, health") as memory:
+    with opened(tmp_path, recall_excluded_tags="private, health") as memory:
         memory.add("I buy my green tea at the harbour", user_id="a", tags=["private"])
         memory.add("My name is Ann", user_id="a", key="name", value="Ann", importance=0.9, tags=["health"])
         blocked = memory.recall(TEA, user_id="a")
@@ -145,7 +146,7 @@ def recall_request(messages: Any = TEA, **fields: Any) -> RecallRequest:
 async def test_a_closed_ledger_makes_memory_unavailable_and_leaves_the_messages(finders: SearchDeps) -> None:
     await finders.ledger.close()
     expected = recall_request()
-    recalled = await recall(Scope("a"), expected, RecallConfig(), finders)
+    recalled = await recall(Scope("a"), expected, RecallSettings(), finders)
     assert recalled.outcome is RecallOutcome.UNAVAILABLE
     assert "closed" in recalled.reason
     assert [id(message) for message in recalled.messages] == [id(message) for message in expected.messages]
@@ -245,8 +246,8 @@ async def test_the_threshold_is_for_what_the_second_look_makes_of_a_memory(finde
     looked = replace(finders, ledger=ledger, index=index, reranker=Opinion())
     plain = replace(looked, reranker=None)
     least = first.scores["relevance"] + 0.01
-    assert (await recall(Scope("a"), replace(recall_request(), min_score=least), RecallConfig(), plain)).hits == ()
-    [hit] = (await recall(Scope("a"), replace(recall_request(), min_score=least), RecallConfig(), looked)).hits
+    assert (await recall(Scope("a"), replace(recall_request(), min_score=least), RecallSettings(), plain)).hits == ()
+    [hit] = (await recall(Scope("a"), replace(recall_request(), min_score=least), RecallSettings(), looked)).hits
     assert hit.scores["rerank"] == 0.99
     await ledger.close()
 
@@ -282,7 +283,7 @@ def test_a_keyed_fact_that_is_also_found_is_given_once_with_its_score(memory: Me
 
 
 def test_as_many_keyed_facts_are_given_as_the_settings_allow(tmp_path: Path) -> None:
-    with opened(tmp_path, recall_facts=2, recall_facts_importance=0.2) as memory:
+    with opened(tmp_path, recall_facts=2, recall_facts_min_importance=0.2) as memory:
         for number in range(5):
             memory.add(user_id="a", key=f"key {number}", value="x", importance=0.3 + number / 10)
         strict = memory.recall("What is on today?", user_id="a", min_score=1.0)

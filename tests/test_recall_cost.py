@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory
@@ -65,7 +64,7 @@ def test_without_an_llm_recall_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_beyond_the_limit_of_a_user_terms_are_added_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, rewrite="llm", learn="off", llm_user_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, rewrite="llm", learn="off", llm_user_tokens_per_day=1) as memory:
         for user in (ALEX, "sam"):
             memory.add("The Hawaii budget is $10,000", user_id=user)
         llm.default = WHOLE
@@ -81,7 +80,7 @@ def test_beyond_the_limit_of_a_user_terms_are_added_and_it_is_said(tmp_path: Pat
 
 
 def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, rewrite="hyde", llm_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, rewrite="hyde", llm_tokens_per_day=1) as memory:
         memory.add("The Hawaii budget is $10,000", user_id="sam")
         assert say(memory, BIKE_MESSAGE)["by"] == "llm"
         notes = memory.recall(VAGUE, user_id="sam").notes
@@ -92,7 +91,7 @@ def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path
 
 
 def test_what_recall_spends_counts_against_learning(tmp_path: Path, llm: ScriptedLLM) -> None:
-    more: dict[str, Any] = {"rewrite": "llm", "llm_user_tokens_a_day": 1}
+    more: dict[str, Any] = {"rewrite": "llm", "llm_user_tokens_per_day": 1}
     with opened(tmp_path, llm, **more) as memory:
         memory.add("The Hawaii budget is $10,000", user_id=ALEX)
         llm.default = WHOLE
@@ -107,11 +106,11 @@ def test_yesterdays_tokens_are_no_longer_counted(tmp_path: Path, llm: ScriptedLL
     async def spend() -> None:
         async with opened_async(tmp_path) as memory:
             await memory.add("The Hawaii budget is $10,000", user_id=ALEX)
-            ledger = (await memory.service())._ledger
+            ledger = (await memory.service()).deps.ledger
             await ledger.apply(Scope(ALEX), [], by=BY, effects=[yesterday])
 
     asyncio.run(spend())
-    with opened(tmp_path, llm, rewrite="llm", llm_user_tokens_a_day=50, llm_tokens_a_day=50) as memory:
+    with opened(tmp_path, llm, rewrite="llm", llm_user_tokens_per_day=50, llm_tokens_per_day=50) as memory:
         llm.default = WHOLE
         assert memory.recall(VAGUE, user_id=ALEX).query == WHOLE
 
@@ -131,7 +130,7 @@ class Away:
     """A ledger that can be away, and counts how often it is asked."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        self.inner = ledger
         self.requests: list[str] = []
         self.error: Exception | None = None
         self.tried = asyncio.Event()
@@ -141,7 +140,7 @@ class Away:
         self.tried.set()
         if self.error is not None:
             raise self.error
-        return getattr(self._ledger, name)
+        return getattr(self.inner, name)
 
 
 @pytest.fixture
@@ -154,7 +153,7 @@ async def ledger() -> AsyncIterator[Any]:
 
 
 async def calls(ledger: Any) -> dict[str | None, int]:
-    return {each.user: each.calls for each in await ledger._ledger.usage(by=["user"])}
+    return {each.user: each.calls for each in await ledger.inner.usage(by=["user"])}
 
 
 async def test_what_is_noted_is_written_in_one_go_for_each_user_and_at_the_latest_when_it_closes(ledger: Any) -> None:
@@ -166,7 +165,7 @@ async def test_what_is_noted_is_written_in_one_go_for_each_user_and_at_the_lates
     await spending.close()
     assert await calls(ledger) == {"ann": 2, "bob": 1}
     assert ledger.requests == ["apply", "apply"]
-    [ann, _] = await ledger._ledger.usage(by=["user"])
+    [ann, _] = await ledger.inner.usage(by=["user"])
     assert (ann.tokens_in, ann.tokens_out) == (10, 4)
 
 
@@ -240,7 +239,7 @@ async def test_a_question_that_nobody_answers_in_time_counts_as_a_call(ledger: A
     assert (done.method, "did not answer" in done.note or "no help" in done.note) == ("terms", True)
     await spending.close()
     await chat.close()
-    [results] = await ledger._ledger.usage("ann")
+    [results] = await ledger.inner.usage("ann")
     assert (results.step, results.calls, results.tokens_in) == ("rewrite", 1, 0)
 
 
@@ -252,7 +251,7 @@ async def test_an_answer_without_words_is_on_the_bill_with_its_tokens(ledger: An
     assert done.method == "terms"
     await spending.close()
     await chat.close()
-    [results] = await ledger._ledger.usage("ann")
+    [results] = await ledger.inner.usage("ann")
     assert (results.step, results.calls, results.tokens_in, results.tokens_out) == ("hyde", 1, 40, 3)
 
 
@@ -265,9 +264,8 @@ def test_a_bill_that_cannot_be_written_fails_no_recall(
     with opened(tmp_path, llm, rewrite="llm", learn="off") as memory:
         memory.add("The Hawaii budget is $10,000", user_id=ALEX)
         llm.default = WHOLE
-        service = memory._run(AsyncMemory.service)
         with monkeypatch.context() as patched:
-            patched.setattr(service._ledger, "apply", away)
+            patched.setattr(Ledger, "apply", away)
             recalled = memory.recall(VAGUE, user_id=ALEX)
         assert (recalled.outcome, recalled.query) == ("used", WHOLE)
     assert cost(tmp_path) == {("scripted", "rewrite"): 1}

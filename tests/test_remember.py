@@ -479,7 +479,7 @@ def test_statements_of_the_assistant_end_no_memory(memory: Memory, llm: Scripted
 
 
 async def test_concurrent_merges_of_similar_memories_lose_no_update(tmp_path: Path) -> None:
-    async with opened_async(tmp_path, same_letters=0.8) as memory:
+    async with opened_async(tmp_path, merge_text_similarity=0.8) as memory:
         await memory.add("The budget for the trip to Hawaii is ten thousand", user_id="ann", importance=0.2)
         texts = [f"The budget for the trip to Hawaii is ten thousand {word}" for word in ("now", "yes", "ok", "too")]
         await asyncio.gather(*(memory.add(text, user_id="ann", importance=0.2) for text in texts))

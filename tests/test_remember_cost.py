@@ -35,7 +35,7 @@ from tests.support.remember_samples import (
 
 def test_when_the_daily_tokens_are_used_the_selector_extracts(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE))
-    with opened(tmp_path, llm, llm_user_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, llm_user_tokens_per_day=1) as memory:
         assert say(memory, BIKE_MESSAGE)["by"] == "llm"
         llm.clear()
         report = say(memory, "My name is Alex.")
@@ -103,7 +103,7 @@ def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLL
 def test_when_the_daily_tokens_are_used_a_long_session_is_compressed_without_a_call(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    with opened(tmp_path, llm, llm_user_tokens_a_day=1, compress_without_llm=True) as memory:
+    with opened(tmp_path, llm, llm_user_tokens_per_day=1, compress_without_llm=True) as memory:
         for number in range(10):
             say(memory, f"I moved box {number} to the attic.")
         memory.sessions.end(**TALK, wait=True)
@@ -112,7 +112,7 @@ def test_when_the_daily_tokens_are_used_a_long_session_is_compressed_without_a_c
 
 
 def test_the_cost_of_a_failed_attempt_is_recorded(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, llm_user_tokens_a_day=100) as memory:
+    with opened(tmp_path, llm, llm_user_tokens_per_day=100) as memory:
         llm.default = "I would rather not."
         job = memory.remember(exchange("My name is Alex."), **TALK, wait=60.0).job
         assert job is not None

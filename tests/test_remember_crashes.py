@@ -101,7 +101,7 @@ async def test_a_crash_before_or_after_the_facts_are_applied_stores_them_once(
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm) as memory:
         service = await serve(memory, SHORT)
-        ledger, arrived = service._deps.ledger, asyncio.Event()
+        ledger, arrived = service.deps.ledger, asyncio.Event()
         apply = ledger.apply
 
         async def stuck(*args: Any, **kwargs: Any) -> Any:
@@ -125,7 +125,7 @@ async def test_a_job_with_a_lost_lease_has_no_effect(
     async with opened_async(tmp_path, llm) as slow, opened_async(tmp_path, llm) as other:
         service = await serve(slow, RetryPolicy(lease_s=0.3))
         await serve(other, SHORT)
-        go_on, ledger = asyncio.Event(), service._deps.ledger
+        go_on, ledger = asyncio.Event(), service.deps.ledger
         apply = ledger.apply
 
         async def late(*args: Any, **kwargs: Any) -> Any:
@@ -267,5 +267,5 @@ async def test_an_overdue_job_is_reported(tmp_path: Path, llm: ScriptedLLM) -> N
         service = await serve(memory, SHORT)
         await service.jobs.worker.stop()
         due_at = now() - timedelta(seconds=400)
-        await service._deps.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
+        await service.deps.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
         assert "a job has been due for 40" in (await service.jobs.stats()).trouble

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recollect.config.fields import RankingSettings, RecallSettings
 from recollect.errors import InvalidInput, RecollectError
 from recollect.model.memory import Category
 from recollect.model.messages import message_text
@@ -26,16 +27,16 @@ from recollect.read.as_of_queries import keyed_facts_as_of
 from recollect.read.conversation_history import invocation_lines
 from recollect.read.decide import decide
 from recollect.read.format import format_context
-from recollect.read.inject import InjectPlace, inject
+from recollect.read.inject import inject
 from recollect.read.pinned_facts import merge_facts
 from recollect.read.policy import exclude_tagged
 from recollect.read.result_cache import CachedAnswer, CacheLookup, ResultCache, request_key
-from recollect.read.rewrite import RewriteMode, RewrittenQuery, last_question, rewrite
+from recollect.read.rewrite import RewrittenQuery, last_question, rewrite
 from recollect.read.select import normalize_words
 from recollect.read.telemetry import StepTimer
-from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
+from recollect.search import SearchDeps, SearchRequest, search
 from recollect.sessions.step_output import has_history, recent_turns
-from recollect.text.time_expressions import TimeWords, parse_time_filter
+from recollect.text.time_expressions import parse_time_filter
 
 if TYPE_CHECKING:
     from recollect.read.llm_budget import MeteredChat
@@ -67,32 +68,10 @@ class RecallRequest:
     trace: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallConfig:
-    """The configuration of recall."""
-
-    timeout_s: float = 5.0
-    is_selective: bool = True
-    rewrite: RewriteMode = "auto"
-    rewrite_timeout_s: float = 2.0
-    time_words: TimeWords = "prefer"
-    facts: int = 20
-    facts_importance: float = 0.5
-    tokens: int = 2048
-    style: str = "recollect"
-    place: InjectPlace = "before-question"
-    summary: bool = False
-    invocations: bool = False
-    conversation: int = 0
-    turns: bool = True
-    withhold: frozenset[str] = frozenset()
-    ranking: RankingConfig = field(default_factory=lambda: RankingConfig(diversity=0.7))
-
-
 async def recall(
     scope: Scope,
     request: RecallRequest,
-    config: RecallConfig,
+    config: RecallSettings,
     deps: SearchDeps,
     *,
     llm: MeteredChat | None = None,
@@ -106,12 +85,12 @@ async def recall(
     if request.limit < 1:
         return _empty_result(request, clock, RecallOutcome.DISABLED, "`limit` is 0")
     try:
-        async with asyncio.timeout(config.timeout_s):
+        async with asyncio.timeout(config.recall_timeout_s):
             return await _recall(scope, request, config, deps, llm, result_cache, clock)
     except InvalidInput:
         raise
     except TimeoutError as error:
-        return _unavailable_result(request, clock, f"recall took more than {config.timeout_s:g} s", error)
+        return _unavailable_result(request, clock, f"recall took more than {config.recall_timeout_s:g} s", error)
     except RecollectError as error:
         return _unavailable_result(request, clock, str(error), error)
     except Exception as error:
@@ -123,7 +102,7 @@ async def recall(
 async def _recall(
     scope: Scope,
     request: RecallRequest,
-    config: RecallConfig,
+    config: RecallSettings,
     deps: SearchDeps,
     llm: MeteredChat | None,
     result_cache: ResultCache | None,
@@ -136,7 +115,7 @@ async def _recall(
         return _empty_result(request, clock, RecallOutcome.IGNORED, "the last user message has no text")
     decision = decide(question, is_fact=request.is_fact, requires_tool=request.requires_tool)
     clock.mark("decide")
-    if config.is_selective and not decision.search:
+    if config.recall_decide and not decision.search:
         return _empty_result(request, clock, RecallOutcome.IGNORED, decision.reason)
     lookup = await _look_up(scope, request, config, result_cache)
     if lookup is not None:
@@ -149,7 +128,7 @@ async def _recall(
     )
     clock.mark("rewrite")
     search_request = _search_request(scope, request, config, rewritten, question)
-    search_task = asyncio.create_task(search(scope, search_request, _ranking_config(request, config), deps))
+    search_task = asyncio.create_task(search(scope, search_request, _ranking(request, config), deps))
     try:
         facts = await _pinned_facts(scope, request, config, deps)
         conversation = await _conversation_text(scope, request, config, deps)
@@ -159,7 +138,7 @@ async def _recall(
         search_task.cancel()
     clock.steps_us.update(result.steps_us)
     clock.skip()
-    hits = merge_facts(facts, result.hits, per_source=config.ranking.per_source, tokens=config.tokens)
+    hits = merge_facts(facts, result.hits, per_source=config.hits_per_source, tokens=config.context_tokens)
     notes = (f"searched: {decision.reason}", rewritten.note, *result.notes)
     answer = CachedAnswer(rewritten.query, tuple(hits), tuple(filter(None, notes)))
     if result_cache is not None and lookup is not None and not result.notes and not rewritten.llm_failed:
@@ -186,24 +165,24 @@ def readable_messages(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping
 
 def _build_result(
     request: RecallRequest,
-    config: RecallConfig,
+    config: RecallSettings,
     answer: CachedAnswer,
     conversation: _ConversationText,
     clock: StepTimer,
 ) -> RecallResult:
     """Return the result with the prompt block and the changed messages."""
-    hits, withheld = exclude_tagged(answer.hits, config.withhold)
+    hits, withheld = exclude_tagged(answer.hits, config.excluded_tags)
     context = format_context(
-        config.style,
+        config.context_format,
         hits,
-        budget_tokens=config.tokens,
+        budget_tokens=config.context_tokens,
         now=request.at,
         summary=conversation.summary,
         invocations=conversation.invocations,
         conversation=[turn.as_memory() for turn in conversation.turns],
     )
     clock.mark("format")
-    messages = inject(request.messages, context.text, place=config.place)
+    messages = inject(request.messages, context.text, place=config.context_place)
     clock.mark("inject")
     return RecallResult(
         outcome=_outcome(context, withheld),
@@ -218,11 +197,11 @@ def _build_result(
 
 
 async def _look_up(
-    scope: Scope, request: RecallRequest, config: RecallConfig, result_cache: ResultCache | None
+    scope: Scope, request: RecallRequest, config: RecallSettings, result_cache: ResultCache | None
 ) -> CacheLookup | None:
     """Look up the result cache; return None if the request is not cacheable: traces, past states, conversations."""
-    uses_summary = config.summary and request.summary is None
-    uses_conversation = scope.session and (uses_summary or config.invocations)
+    uses_summary = config.context_summary and request.summary is None
+    uses_conversation = scope.session and (uses_summary or config.context_invocations)
     uses_conversation = uses_conversation or _uses_turns(scope, request, config)
     if result_cache is None or request.trace or request.as_of is not None or uses_conversation:
         return None
@@ -236,13 +215,13 @@ async def _look_up(
     return await result_cache.look_up(scope, f"recall {question}") if question else None
 
 
-async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> list[Hit]:
+async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallSettings, deps: SearchDeps) -> list[Hit]:
     return await keyed_facts_as_of(
         scope,
         request.filter,
         ledger=deps.ledger,
-        limit=config.facts,
-        min_importance=config.facts_importance,
+        limit=config.recall_facts,
+        min_importance=config.recall_facts_min_importance,
         as_of=request.as_of,
     )
 
@@ -257,34 +236,36 @@ class _ConversationText:
 
 
 async def _conversation_text(
-    scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps
+    scope: Scope, request: RecallRequest, config: RecallSettings, deps: SearchDeps
 ) -> _ConversationText:
     """Return the configured parts; the caller's summary has priority over the stored one."""
-    uses_summary = config.summary and request.summary is None
+    uses_summary = config.context_summary and request.summary is None
     # What is stored covers later turns too, so it does not fit a past state.
-    if not scope.session or request.as_of is not None or not (uses_summary or config.invocations):
+    if not scope.session or request.as_of is not None or not (uses_summary or config.context_invocations):
         return _ConversationText(request.summary, turns=await _last_turns(scope, request, config, deps))
     conversation = await deps.ledger.conversation(scope)
     return _ConversationText(
         conversation.summary if uses_summary else request.summary,
-        invocation_lines(conversation, _message_texts(request.messages)) if config.invocations else (),
+        invocation_lines(conversation, _message_texts(request.messages)) if config.context_invocations else (),
         await _last_turns(scope, request, config, deps),
     )
 
 
-def _uses_turns(scope: Scope, request: RecallRequest, config: RecallConfig) -> bool:
+def _uses_turns(scope: Scope, request: RecallRequest, config: RecallSettings) -> bool:
     """Return whether the turns of the session are inserted: configured, and the client sends none."""
     # Of a past state it is not known which turns were the last.
-    if not config.conversation or not scope.session or request.as_of is not None:
+    if not config.recall_conversation or not scope.session or request.as_of is not None:
         return False
     return not has_history(request.messages)
 
 
-async def _last_turns(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> Sequence[Turn]:
+async def _last_turns(
+    scope: Scope, request: RecallRequest, config: RecallSettings, deps: SearchDeps
+) -> Sequence[Turn]:
     """Return the last turns of the session without the question itself, which is stored if the client retries."""
     if not _uses_turns(scope, request, config):
         return ()
-    turns = await recent_turns(scope, ledger=deps.ledger, limit=config.conversation)
+    turns = await recent_turns(scope, ledger=deps.ledger, limit=config.recall_conversation)
     if (
         turns
         and turns[-1].role is Role.USER
@@ -295,7 +276,7 @@ async def _last_turns(scope: Scope, request: RecallRequest, config: RecallConfig
 
 
 def _search_request(
-    scope: Scope, request: RecallRequest, config: RecallConfig, rewritten: RewrittenQuery, question: str
+    scope: Scope, request: RecallRequest, config: RecallSettings, rewritten: RewrittenQuery, question: str
 ) -> SearchRequest:
     # Terms taken from earlier messages are about the topic, not about the time.
     time_text = rewritten.query if rewritten.method == "llm" else question
@@ -311,30 +292,30 @@ def _search_request(
         periods=times.periods,
         explain=request.trace,
         trace=request.trace,
-        turns=config.turns,
+        turns=config.recall_turns,
         for_prompt=True,
         exclude_texts=_message_texts(request.messages),
     )
 
 
-def _rewrite_timeout_s(request: RecallRequest, config: RecallConfig) -> float:
+def _rewrite_timeout_s(request: RecallRequest, config: RecallSettings) -> float:
     if request.rewrite_timeout_s is None:
         return config.rewrite_timeout_s
     return min(request.rewrite_timeout_s, config.rewrite_timeout_s)
 
 
-def _recall_filter(scope: Scope, request: RecallRequest, config: RecallConfig) -> Filter:
-    if not config.invocations:
+def _recall_filter(scope: Scope, request: RecallRequest, config: RecallSettings) -> Filter:
+    if not config.context_invocations:
         return request.filter
     # Next to the current conversation, summaries of others would be taken for parts of it.
     others = And((_SUMMARIES, Not(Where("session_id", Op.EQ, scope.session))))
     return both(request.filter, Not(others))
 
 
-def _ranking_config(request: RecallRequest, config: RecallConfig) -> RankingConfig:
+def _ranking(request: RecallRequest, config: RecallSettings) -> RankingSettings:
     if request.recency_weight is None:
-        return config.ranking
-    return replace(config.ranking, weights=replace(config.ranking.weights, recency=request.recency_weight))
+        return config
+    return config.model_copy(update={"recency_weight": request.recency_weight})
 
 
 def _message_texts(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:

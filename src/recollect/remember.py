@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recollect.aio.slices import TimeSlice, run_off_loop
+from recollect.config.fields import SessionSettings
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings, NotFound, StaleVersion
 from recollect.ledger.types import Revision
@@ -41,7 +42,7 @@ from recollect.observability.tracing import span
 from recollect.quotes.quoted_text import quotes_instruction
 from recollect.read.strip_context import strip_context
 from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
-from recollect.sessions.lifecycle import SessionConfig
+from recollect.sessions.lifecycle import is_due
 from recollect.sessions.resolve import drop_forgotten_turns
 from recollect.text.instruction_rule import hold_for_review
 from recollect.write.ask_llm import record_cost_on_error
@@ -89,7 +90,7 @@ class LearningConfig(ExtractionConfig):
     max_turns: int = 40
     tries: int = 8
     redactor: Redactor = field(default_factory=Redactor)
-    after: SessionConfig = field(default_factory=SessionConfig)
+    sessions: SessionSettings = field(default_factory=SessionSettings)
 
 
 # How often a merge is retried after concurrent changes of the similar memory.
@@ -280,7 +281,7 @@ def _next_jobs(job: Job, conversation: Conversation, learned_to: int, config: Le
     if conversation.closed_at is not None:
         # The session ended before this extraction, whose facts are still to be promoted.
         jobs.append(close_job(conversation.scope))
-    if config.after.is_due(conversation, has_model=config.by == "llm"):
+    if is_due(conversation, config.sessions, has_model=config.by == "llm"):
         jobs.append(NewJob(kind=JobKind.SUMMARISE, key=key))
     return jobs
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.aio.throttle import LoopThrottle
+from recollect.config.fields import RankingSettings
 from recollect.errors import RecollectError
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger
@@ -26,14 +27,14 @@ from recollect.read.as_of_queries import load_past_state, merge_results, open_sn
 from recollect.read.calibration import BUNDLED_CALIBRATION, EmbedderCalibration
 from recollect.read.explain import explain
 from recollect.read.features import FEATURE_NAMES, compute_features
-from recollect.read.fuse import Fusion, fuse
+from recollect.read.fuse import fuse
 from recollect.read.gather import CandidateQuery, FetchLimit, GatheredCandidates, fetch_candidates, gather
 from recollect.read.late_interaction import LateInteraction
 from recollect.read.policy import separate_instructions
 from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates, prefer_newest
 from recollect.read.question import analyze_question
 from recollect.read.rank import RankingWeights, SearchCandidate, rank
-from recollect.read.rerank import RerankMode, apply_rerank_scores, rerank
+from recollect.read.rerank import apply_rerank_scores, rerank
 from recollect.read.select import SelectionConfig, filter_relevant, select
 from recollect.read.stale_turns import replace_stale_turns
 from recollect.read.telemetry import StepTimer, trace_candidates
@@ -83,20 +84,6 @@ class SearchRequest:
     everywhere: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankingConfig:
-    """The configuration of scoring, reranking and selection."""
-
-    fusion: Fusion = "learned"
-    weights: RankingWeights = field(default_factory=RankingWeights)
-    diversity: float = 1.0
-    per_source: int = 2
-    elbow: bool = False
-    rerank_mode: RerankMode = "blend"
-    rerank_candidates: int = 30
-    rerank_timeout_s: float = 2.0
-
-
 @dataclass(frozen=True, slots=True)
 class SearchDeps:
     """The stores and models that a search uses."""
@@ -110,7 +97,7 @@ class SearchDeps:
     late: LateInteraction | None = None
 
 
-async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps) -> SearchResult:
+async def search(scope: Scope, request: SearchRequest, ranking: RankingSettings, deps: SearchDeps) -> SearchResult:
     """Return the memories that answer the query, best first; with `as_of`, as they were at that moment.
 
     Memories that were changed since `as_of` are searched separately, in the state they had.
@@ -131,7 +118,7 @@ async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, d
     return merge_results(result, await _search(scope, request, ranking, past_deps), request.limit)
 
 
-async def _search(scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps) -> SearchResult:
+async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings, deps: SearchDeps) -> SearchResult:
     await deps.throttle.acquire()
     clock = StepTimer()
     request = _truncate_query(request)
@@ -169,8 +156,7 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingConfig, 
     )
     apply_rerank_scores(candidates, reranked.scores, ranking.rerank_mode)
     clock.mark("rerank")
-    # A question about a period is not about the most recent memories.
-    weights = replace(ranking.weights, recency=0.0) if request.periods else ranking.weights
+    weights = _ranking_weights(request, ranking)
     ranked = rank(candidates, weights, now=moment)
     relevant = filter_relevant(ranked, request.min_score)
     if is_about_present:
@@ -231,7 +217,7 @@ def _is_about_present(query: CandidateQuery, moment: datetime) -> bool:
     return not any(period.end is not None and period.end <= moment for period in query.periods)
 
 
-def _fetch_limit(request: SearchRequest, ranking: RankingConfig, *, has_reranker: bool) -> FetchLimit:
+def _fetch_limit(request: SearchRequest, ranking: RankingSettings, *, has_reranker: bool) -> FetchLimit:
     count = request.limit + (_SPARE if ranking.diversity >= 1 else _SPARE_FOR_DIVERSITY)
     if has_reranker:
         # Reranking changes the relevance, so the threshold applies only afterwards.
@@ -258,17 +244,28 @@ async def _prefer_newest(
     return first + [each for each in relevant if each.row not in first_rows]
 
 
+def _ranking_weights(request: SearchRequest, ranking: RankingSettings) -> RankingWeights:
+    return RankingWeights(
+        # A question about a period is not about the most recent memories.
+        recency=0.0 if request.periods else ranking.recency_weight,
+        recency_days=ranking.recency_days,
+        recency_adds=ranking.recency_adds,
+        importance=ranking.importance_weight,
+        access=ranking.access_weight,
+    )
+
+
 async def _select(
     candidates: Sequence[SearchCandidate],
     request: SearchRequest,
-    ranking: RankingConfig,
+    ranking: RankingSettings,
     gathered: GatheredCandidates,
 ) -> list[SearchCandidate]:
     config = SelectionConfig(
         limit=request.limit,
         diversity=ranking.diversity,
-        per_source=ranking.per_source,
-        elbow=ranking.elbow,
+        per_source=ranking.hits_per_source,
+        elbow=ranking.search_elbow,
         exclude_texts=request.exclude_texts,
     )
     vectors = await _vectors(gathered, candidates) if config.is_diverse else None

@@ -45,7 +45,7 @@ T = TypeVar("T")
 _BATCH = 200
 # How long running calls may take to end when the memory is closed.
 _GRACE_S = 1.0
-_JOIN_S = 10.0
+JOIN_TIMEOUT_S = 10.0
 # Memories of a parent process, kept open in a forked child: closing them there would harm the parent's.
 _parent_memories: list[AsyncMemory] = []
 
@@ -181,7 +181,7 @@ class _LoopThread:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             # With a timeout, because the thread waits for its other threads, one of which may be the caller.
-            thread.join(_JOIN_S)
+            thread.join(JOIN_TIMEOUT_S)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from recollect import __version__
 from recollect.cache.change_notifier import ChangeNotifier, RedisPubSub, SharedChangeNotifier
+from recollect.config.fields import RecallSettings, SessionSettings
 from recollect.config.settings import Settings, ledger_path
-from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
+from recollect.errors import InvalidSettings, MissingExtra
 from recollect.ledger.ledger import Ledger
 from recollect.maintenance.embedding_selection import Openers, select_embedder
 from recollect.maintenance.quota import Quotas
@@ -29,16 +29,13 @@ from recollect.models.embedding import Embedder, EmbeddingModel, Reranker
 from recollect.observability.tracing import start_tracing
 from recollect.read.calibration import EmbedderCalibration
 from recollect.read.late_interaction import LateInteraction
-from recollect.read.rank import RankingWeights
 from recollect.read.result_cache import LookupCache, ResultCache
-from recollect.recall import RecallConfig
 from recollect.remember import LearningConfig
-from recollect.search import RankingConfig, SearchDeps
+from recollect.search import SearchDeps
 from recollect.service.jobs import JobConfig
 from recollect.service.learning_models import LearningModels
 from recollect.service.service import Service, ServiceConfig
 from recollect.service.spill_journal import SpillJournal
-from recollect.sessions.lifecycle import SessionConfig
 from recollect.write.extract import ExtractionLimits
 from recollect.write.reconcile import ReconcileLimits
 from recollect.write.redact import Redactor, install_log_filter
@@ -82,25 +79,25 @@ async def open_service(
             opened.push_async_callback(part)
         index = open_index(settings, ledger, embedder.model)
         opened.push_async_callback(index.close)
-        recall_config = _recall_config(settings)
+        recall_settings = _recall_settings(settings)
         reranker = open_reranker(settings)
         if reranker is not None:
             opened.push_async_callback(reranker.close)
         late = LateInteraction(ledger) if settings.late_interaction else None
         search_deps = SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder), reranker, late=late)
-        result_cache = await open_result_cache(settings, search_deps, recall_config)
+        result_cache = await open_result_cache(settings, search_deps, recall_settings)
         service = Service(
             search_deps,
             ServiceConfig(
-                recall=recall_config,
+                recall=recall_settings,
                 learning=_learning_config(settings),
                 maintenance=_maintenance_config(settings),
                 jobs=JobConfig(
                     max_concurrent=settings.worker_jobs,
                     retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
-                    max_waiting=settings.most_waiting_jobs,
+                    max_waiting=settings.max_waiting_jobs,
                 ),
-                max_memories=settings.user_memories_most,
+                max_memories=settings.user_max_records,
                 spill=spill_folder(settings),
             ),
             chat=open_chat(settings),
@@ -131,46 +128,10 @@ def mirror_folder(settings: Settings) -> Path:
 # Configuration
 
 
-def _recall_config(settings: Settings) -> RecallConfig:
-    try:
-        weights = RankingWeights(
-            recency=settings.recency_weight,
-            recency_days=settings.recency_days,
-            recency_adds=settings.recency_adds,
-            importance=settings.importance_weight,
-            access=settings.access_weight,
-        )
-    except InvalidInput as error:
-        raise InvalidSettings(str(error)) from None
-    ranking = RankingConfig(
-        fusion=settings.fusion,
-        weights=weights,
-        diversity=settings.diversity,
-        per_source=settings.hits_per_source,
-        elbow=settings.search_elbow,
-        rerank_mode=settings.rerank_mode,
-        rerank_candidates=settings.rerank_candidates,
-        rerank_timeout_s=settings.rerank_timeout_s,
-    )
-    return RecallConfig(
-        timeout_s=settings.recall_timeout_s,
-        is_selective=settings.recall_decide,
-        # Terms of the last messages complete a question better than a small model does.
-        rewrite="terms" if settings.rewrite == "auto" and _is_small(settings) else settings.rewrite,
-        rewrite_timeout_s=settings.rewrite_timeout_s,
-        time_words=settings.time_words,
-        facts=settings.recall_facts,
-        facts_importance=settings.recall_facts_importance,
-        tokens=settings.context_tokens,
-        style=settings.context_format,
-        place=settings.context_place,
-        summary=settings.context_summary,
-        invocations=settings.context_invocations,
-        conversation=settings.recall_conversation,
-        turns=settings.recall_turns,
-        withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
-        ranking=ranking,
-    )
+def _recall_settings(settings: Settings) -> RecallSettings:
+    # Terms of the last messages complete a question better than a small model does.
+    uses_terms = settings.rewrite == "auto" and _is_small(settings)
+    return settings.model_copy(update={"rewrite": "terms"}) if uses_terms else settings
 
 
 def _learning_config(settings: Settings) -> LearningConfig:
@@ -200,25 +161,14 @@ def _learning_config(settings: Settings) -> LearningConfig:
             timeout_s=settings.llm_timeout_s,
         ),
         reconciling=ReconcileLimits(
-            same_text=settings.same_letters,
-            same_meaning=settings.same_meaning,
+            text_similarity=settings.merge_text_similarity,
+            vector_similarity=settings.merge_vector_similarity,
             in_session=settings.learn_level == "session",
         ),
-        allowance=LlmQuota(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
+        allowance=LlmQuota(user=settings.llm_user_tokens_per_day, everyone=settings.llm_tokens_per_day),
         tries=settings.job_tries,
         redactor=_redactor(settings),
-        after=SessionConfig(compress_every=0, episode=False, promote_from=None)
-        if by == "off"
-        else SessionConfig(
-            compress_every=settings.compress_every,
-            compress_keep=settings.compress_keep,
-            extracts=settings.compress_without_llm,
-            summary_every=settings.summary_every,
-            invocations=settings.keep_invocations,
-            episode=settings.session_episode,
-            tasks=settings.task_episodes,
-            promote_from=settings.promote_importance if settings.promote else None,
-        ),
+        sessions=SessionSettings(compress_every=0, session_episode=False, promote=False) if by == "off" else settings,
     )
 
 
@@ -239,9 +189,9 @@ def _is_small(settings: Settings) -> bool:
 
 
 def _maintenance_config(settings: Settings) -> MaintenanceConfig:
-    nightly = {name.strip() for name in settings.upkeep_nightly.split(",") if name.strip()}
+    nightly = {name.strip() for name in settings.nightly_maintenance.split(",") if name.strip()}
     if unknown := nightly - set(map(str, NIGHTLY)):
-        raise InvalidSettings(f"upkeep_nightly: {min(unknown)!r} is not one of {', '.join(NIGHTLY)}")
+        raise InvalidSettings(f"nightly_maintenance: {min(unknown)!r} is not one of {', '.join(NIGHTLY)}")
     return MaintenanceConfig(
         quotas=Quotas(
             user=settings.quota_user,
@@ -500,7 +450,7 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
 
 async def open_result_cache(
-    settings: Settings, search_deps: SearchDeps, recall_config: RecallConfig
+    settings: Settings, search_deps: SearchDeps, recall_settings: RecallSettings
 ) -> ResultCache | None:
     """Return the cache of search results, if there is a Redis."""
     if not settings.redis_url:
@@ -515,19 +465,9 @@ async def open_result_cache(
         prefix=settings.redis_prefix,
         ttl_s=settings.cache_ttl_s,
     )
-    # The order of a set differs between processes.
-    plain = replace(recall_config, withhold=frozenset())
-    variant = repr(
-        (
-            __version__,
-            plain,
-            sorted(recall_config.withhold),
-            search_deps.embedder.model,
-            settings.reranker,
-            settings.llm,
-        )
-    )
-    min_duration_s = settings.cache_from_ms / 1000
+    recall = {name: getattr(recall_settings, name) for name in RecallSettings.model_fields}
+    variant = repr((__version__, recall, search_deps.embedder.model, settings.reranker, settings.llm))
+    min_duration_s = settings.cache_min_ms / 1000
     result_cache = ResultCache(answers, search_deps.ledger, config_key=variant, min_s=min_duration_s)
     if settings.cache_lookups != "off":
         result_cache.lookup_cache = LookupCache(

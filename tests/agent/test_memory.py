@@ -278,7 +278,7 @@ async def test_facts_are_learned_from_question_and_answer(memory: AsyncMemory, l
 
 
 async def test_learning_and_episodes_can_be_disabled(tmp_path: Path, llm: ScriptedLLM) -> None:
-    async with memory_of(tmp_path, llm, worker=False, agent_learn=False, agent_episodes_kept=False) as memory:
+    async with memory_of(tmp_path, llm, worker=False, agent_learn=False, agent_store_episodes=False) as memory:
         agent = agent_of(memory)
         await deploys(agent, llm)
         assert list(await memory.get_all(user_id="alex", project_id="payments", turns=True)) == []
@@ -402,7 +402,7 @@ async def test_a_cancelled_run_stores_nothing(memory: AsyncMemory, llm: Scripted
 
 
 async def test_memories_with_a_withheld_tag_are_not_shown(tmp_path: Path, llm: ScriptedLLM) -> None:
-    async with memory_of(tmp_path, llm, worker=False, recall_withhold="private") as memory:
+    async with memory_of(tmp_path, llm, worker=False, recall_excluded_tags="private") as memory:
         await memory.add(PORT, user_id="alex", project_id="payments", tags=["private"])
         agent = agent_of(memory)
         script(llm, calls(call("RetrieveFacts", query="port")), "I do not know.")
@@ -434,7 +434,7 @@ async def test_calls_of_memory_tools_are_no_task(memory: AsyncMemory, llm: Scrip
 
 
 async def test_the_usage_of_runs_is_recorded_and_limited_per_day(tmp_path: Path, llm: ScriptedLLM) -> None:
-    async with memory_of(tmp_path, llm, worker=False, llm_user_tokens_a_day=100) as memory:
+    async with memory_of(tmp_path, llm, worker=False, llm_user_tokens_per_day=100) as memory:
         agent = agent_of(memory)
         script(llm, calls(call("port_of", service="payments")), "8443.")
         answer = await agent.run(QUESTION, **MONDAY)

@@ -61,7 +61,7 @@ def own_redis() -> Iterator[RedisServer]:
 @asynccontextmanager
 async def opened(home: Path, redis: RedisServer | None, **more: Any) -> AsyncIterator[Service]:
     # A busy machine is given time; whatever was found is kept.
-    shared = {"redis_url": redis.url, "cache_from_ms": 0, "redis_timeout_s": 5} if redis else {}
+    shared = {"redis_url": redis.url, "cache_min_ms": 0, "redis_timeout_s": 5} if redis else {}
     service = await open_service(load({"home": home, **shared, **more}, environ={}).settings)
     try:
         yield service
@@ -77,7 +77,7 @@ async def ask(service: Service, scope: Scope = ANN, question: str = QUESTION, **
     usual = {"messages": ({"role": "user", "content": question},), "at": AT, "limit": 5, "min_score": 0.0}
     recalled = await service.recall(scope, RecallRequest(**usual | more))
     # What was found is kept behind the answer.
-    repeated = service._result_cache
+    repeated = service.result_cache
     if repeated is not None:
         await repeated.flush()
     return recalled
@@ -291,8 +291,8 @@ async def test_a_frozen_redis_is_no_error_and_soon_delays_nobody(tmp_path: Path,
 async def test_a_recovered_redis_is_used_again(
     tmp_path: Path, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.cache.redis_client._FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr("recollect.cache.redis_client._LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr("recollect.cache.redis_client.FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("recollect.cache.redis_client.MAX_PAUSE_S", 0.05)
     link = RedisClient(own_redis.url, timeout_s=5)
     assert await link.run(lambda redis: redis.ping())
     own_redis.stop()
@@ -312,7 +312,7 @@ async def test_a_recovered_redis_is_used_again(
 
 
 async def test_recall_works_without_a_redis_at_its_address(tmp_path: Path) -> None:
-    more = {"redis_url": "redis://127.0.0.1:9", "cache_from_ms": 0}
+    more = {"redis_url": "redis://127.0.0.1:9", "cache_min_ms": 0}
     async with opened(tmp_path, None, **more) as service:
         await add(service)
         for _ in range(5):

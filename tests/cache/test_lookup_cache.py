@@ -46,7 +46,7 @@ async def redis() -> RedisServer:
 
 @asynccontextmanager
 async def opened(home: Path, redis: RedisServer | None, **more: Any) -> AsyncIterator[Service]:
-    shared = {"redis_timeout_s": 5, "cache_from_ms": 0, "cache_lookups": "all"} | (
+    shared = {"redis_timeout_s": 5, "cache_min_ms": 0, "cache_lookups": "all"} | (
         {"redis_url": redis.url} if redis else {}
     )
     service = await open_service(load({"home": home, **shared, **more}, environ={}).settings)
@@ -67,8 +67,8 @@ def lookup_count(result: str) -> float:
 
 async def looked_up(service: Service, scope: Scope, id: str, listing: Listing) -> tuple[Any, Any, Any]:
     results = await service.get(scope, id), await service.find(scope, listing), await service.count(scope, listing)
-    assert service._result_cache is not None
-    await service._result_cache.flush()
+    assert service.result_cache is not None
+    await service.result_cache.flush()
     return results
 
 
@@ -97,7 +97,7 @@ async def test_postgres_is_not_read_for_memories_that_redis_has(
             raise AssertionError("the ledger was asked")
 
         for verb in ("get", "find", "count"):
-            monkeypatch.setattr(other._ledger, verb, refuse)
+            monkeypatch.setattr(other.deps.ledger, verb, refuse)
         assert await looked_up(other, ANN, id, Listing()) == results
         monkeypatch.undo()
         await other.update(ANN, id, {"importance": 0.25}, by=BY)
@@ -177,7 +177,7 @@ async def test_lists_ordered_by_access_are_never_cached(tmp_path: Path, redis: R
     async with opened(tmp_path, redis) as service:
         id = await add(service)
         assert await service.count(ANN, recalled) == 0
-        await service._ledger.touch(ANN, [id], at=now())
+        await service.deps.ledger.touch(ANN, [id], at=now())
         assert await service.count(ANN, recalled) == 1
 
 
@@ -186,13 +186,13 @@ async def test_an_unknown_id_is_not_cached(tmp_path: Path, redis: RedisServer) -
         for number in range(5):
             with pytest.raises(NotFound):
                 await service.get(ANN, f"unknown-{number}")
-        assert service._result_cache is not None
-        await service._result_cache.flush()
+        assert service.result_cache is not None
+        await service.result_cache.flush()
         assert await redis_contents(redis) == ""
 
 
 async def test_fast_lookups_are_soon_not_looked_up_in_redis(tmp_path: Path, redis: RedisServer) -> None:
-    async with opened(tmp_path, redis, cache_from_ms=60_000) as service:
+    async with opened(tmp_path, redis, cache_min_ms=60_000) as service:
         id = await add(service)
         for _ in range(100):
             await service.get(ANN, id)

@@ -122,7 +122,7 @@ def test_remember_reports_that_the_selector_replaced_a_failing_llm(cli: Cli, llm
     llm.when(EXTRACT).reply("no JSON at all")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
-        patch.setattr("recollect.service.jobs._MAX_AWAITED_TRIES", 100)
+        patch.setattr("recollect.service.jobs.MAX_AWAITED_TRIES", 100)
         output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
     assert "the LLM learned nothing from it (dead): " in output
     assert "the built-in selector learned from it instead: 1 found" in output
@@ -135,7 +135,7 @@ def test_remember_reports_that_the_selector_learned_over_the_limit(cli: Cli, llm
     first = cli("remember", "I like tea", "--user", "alex", "--session", "monday").stdout
     assert "learned by" not in first
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1")
+        patch.setenv("RECOLLECT_LLM_USER_TOKENS_PER_DAY", "1")
         output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
     assert LISBON in output
     assert "learned by selector, since " in output
@@ -245,7 +245,7 @@ def test_an_unknown_session_cannot_be_ended(cli: Cli) -> None:
 
 def test_an_end_that_has_to_wait_is_reported(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday")
-    monkeypatch.setattr("recollect.model.arguments._DEFAULT_WAIT_S", 0.3)
+    monkeypatch.setattr("recollect.model.arguments.DEFAULT_WAIT_S", 0.3)
     monkeypatch.setattr("recollect.sessions.lifecycle.end_session", _fails)
     ended = cli("sessions", "--end", "--session", "tuesday")
     assert ended.stdout == "Session tuesday has not ended yet (waiting): the model is away\n"
@@ -282,8 +282,8 @@ def test_cost_shows_the_daily_limits_and_their_use(
     cli("remember", LISBON, "--user", "alex")
     used = llm.stats.prompt_tokens + llm.stats.completion_tokens
     assert "Today" not in cli("stats", "--cost").stdout
-    monkeypatch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1000000")
-    monkeypatch.setenv("RECOLLECT_LLM_TOKENS_A_DAY", "1")
+    monkeypatch.setenv("RECOLLECT_LLM_USER_TOKENS_PER_DAY", "1000000")
+    monkeypatch.setenv("RECOLLECT_LLM_TOKENS_PER_DAY", "1")
     each, everyone = cli("stats", "--cost").stdout.splitlines()[-2:]
     assert each == "Today: 1,000,000 tokens for each user."
     over = "; the LLM is not used again before midnight, UTC."
@@ -291,8 +291,8 @@ def test_cost_shows_the_daily_limits_and_their_use(
     alex = cli("stats", "--cost", "--user", "alex").stdout.splitlines()[-2]
     assert alex == f"Today: {used:,} of 1,000,000 tokens for user alex."
     assert cli.json("stats", "--cost", "--user", "bob")["limits"] == [
-        {"whose": "user bob", "tokens": 1_000_000, "spent": 0},
-        {"whose": "all users", "tokens": 1, "spent": used},
+        {"owner": "user bob", "tokens": 1_000_000, "spent": 0},
+        {"owner": "all users", "tokens": 1, "spent": used},
     ]
 
 

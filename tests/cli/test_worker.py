@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,9 +17,10 @@ import pytest
 from recollect import Memory
 from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.forked import ForkedCommand
+from tests.support.recollect_server import environment
 from tests.support.remember_samples import EXTRACT, NOTHING, contents, exchange, llm_requests, new_turns, opened
 
-COMMAND = [sys.executable, "-m", "recollect.cli.main"]
 USERS = [f"user-{number}" for number in range(8)]
 CITIES = ["Lisbon", "Oslo", "Kyoto", "Lima", "Prague", "Seoul", "Quito", "Porto"]
 
@@ -42,19 +41,12 @@ def home(tmp_path: Path, llm: ScriptedLLM) -> Path:
 
 
 @contextmanager
-def worker(home: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def worker(home: Path, *options: str) -> Iterator[ForkedCommand]:
     """Start a worker, and kill it at the end if it still runs."""
-    variables = {**os.environ, "RECOLLECT_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
-    process = subprocess.Popen(
-        [*COMMAND, "worker", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=variables,
-        text=True,
-    )
-    with process:
+    log = Path(tempfile.mkstemp(dir=home, suffix=".log")[1])
+    process = ForkedCommand(["worker", *options], environment(home), log)
+    with process.stdout:
         try:
-            assert process.stdout is not None
             if "--json" not in options:
                 assert process.stdout.readline().startswith("Working as ")
             yield process
@@ -85,7 +77,7 @@ def eventually(happened: Callable[[], object], within_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def send_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def send_signal(process: ForkedCommand, number: signal.Signals) -> None:
     """Send a signal and wait until it is delivered, since two pending signals are merged into one."""
     process.send_signal(number)
 
@@ -100,11 +92,12 @@ def send_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
     eventually(has_arrived)
 
 
-def ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
+def ended(process: ForkedCommand, *, code: int = 0) -> str:
     """Return the rest of the output, after the process ended with this code."""
-    out, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    assert process.returncode == code, err
+    out = process.stdout.read()
+    errors = process.log.read_text()
+    assert "Traceback" not in errors
+    assert process.wait(60) == code, errors
     return out
 
 

@@ -90,7 +90,7 @@ def test_every_probe_is_answered(tmp_path: Path) -> None:
 
 
 def test_grace_periods_cover_the_drain_time() -> None:
-    longest = Settings().stop_within_s
+    longest = Settings().shutdown_timeout_s
     assert all(pod["terminationGracePeriodSeconds"] > longest for pod in pods())
     for name in ("server", "worker"):
         assert int(compose()["services"][name]["stop_grace_period"].rstrip("s")) > longest

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from recollect.config.name_mapping import FORMER_NAMES
 from recollect.config.settings import Settings, load, preset_names, read_preset, rows
 from recollect.errors import InvalidSettings
 from scripts.print_docs import settings_page
@@ -91,3 +92,25 @@ def test_the_settings_page_is_current() -> None:
     page = ROOT / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == settings_page()
     assert all(f"`{name}`" in settings_page() for name in Settings.model_fields)
+
+
+def test_former_names_of_settings_are_accepted_from_every_source(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("same_letters = 0.9\nmost_waiting_jobs = 5\n")
+    environ = {"RECOLLECT_STOP_WITHIN_S": "7", "RECOLLECT_MAX_WAITING_JOBS": "6"}
+    loaded = load({"home": tmp_path, "upkeep_nightly": "prune"}, environ=environ)
+    settings = loaded.settings
+    assert (settings.merge_text_similarity, settings.shutdown_timeout_s) == (0.9, 7)
+    assert (settings.max_waiting_jobs, settings.nightly_maintenance) == (6, "prune")
+    assert loaded.sources["shutdown_timeout_s"] == "environment RECOLLECT_STOP_WITHIN_S"
+    assert Settings(same_meaning=0.8).merge_vector_similarity == 0.8
+
+
+def test_former_names_are_those_of_settings() -> None:
+    assert set(FORMER_NAMES.values()) <= Settings.model_fields.keys()
+    assert not FORMER_NAMES.keys() & Settings.model_fields.keys()
+
+
+def test_weights_that_exceed_one_are_rejected(tmp_path: Path) -> None:
+    weights = {"recency_adds": True, "recency_weight": 0.5, "importance_weight": 0.6}
+    with pytest.raises(InvalidSettings, match="must not add up to more than 1"):
+        load({"home": tmp_path, **weights}, environ={})

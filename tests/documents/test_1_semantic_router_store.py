@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.vector_store import hash_user
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.forked import run_forked
 from tests.support.milvus_server import running_milvus
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
@@ -102,8 +102,7 @@ def listed(client: httpx.Client, user: str) -> list[str]:
 
 
 def run_cli(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "recollect.cli.main", "--preset", "semantic-router", *arguments]
-    return subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=120, check=False)
+    return run_forked(["--preset", "semantic-router", *arguments], environment(home))
 
 
 # Store and Retrieve
@@ -473,7 +472,8 @@ def test_the_budget_of_session_a_answers_session_b_after_a_restart_and_redis_cac
     text = CONFIG.replace("milvus:19530", str(home / "milvus.db")).replace("qwen:8000", llm.base_url[7:])
     (home / "config.yaml").write_text(text.replace("batch_size: 10", "batch_size: 2"))
     options = ("--preset", "semantic-router", "--upstream", llm.base_url)
-    patient = {"RECOLLECT_MEMORY_TIMEOUT_S": "30", "RECOLLECT_LEARN_WAIT_S": "0"}
+    patient = {"RECOLLECT_MEMORY_TIMEOUT_S": "60", "RECOLLECT_RECALL_TIMEOUT_S": "60"}
+    patient |= {"RECOLLECT_INDEX_TIMEOUT_S": "60", "RECOLLECT_LEARN_WAIT_S": "0"}
     llm.when(asks_about("budget for my Hawaii trip")).reply_json([{"type": "semantic", "content": BUDGET}])
     answer = "Your budget for the Hawaii trip is $10,000!"
     llm.when(lambda each: EXTRACT not in each.text and f"- {BUDGET}" in each.text).reply(answer)
@@ -498,7 +498,7 @@ def test_the_budget_of_session_a_answers_session_b_after_a_restart_and_redis_cac
         assert first.process.wait(60) == 0
     # From now on with the hot cache of phase 2, also for fast lookups of single memories.
     redis = {"RECOLLECT_REDIS_URL": running_redis().url, "RECOLLECT_REDIS_TIMEOUT_S": "5"}
-    redis |= {"RECOLLECT_CACHE_FROM_MS": "0", "RECOLLECT_CACHE_LOOKUPS": "all"}
+    redis |= {"RECOLLECT_CACHE_MIN_MS": "0", "RECOLLECT_CACHE_LOOKUPS": "all"}
     with (
         RecollectServer(home, *options, **patient, **redis) as second,
         httpx.Client(base_url=second.url, timeout=60) as client,

@@ -806,7 +806,7 @@ class TestServiceConfiguration:
 
     def test_settings_and_memory_both_apply_the_preset(self, tmp_path: Path) -> None:
         settings = Settings(preset="react-mem", home=tmp_path, database="memory:", search_limit=4)
-        assert (settings.context_format, settings.keep_invocations) == ("react-mem", True)
+        assert (settings.context_format, settings.store_invocations) == ("react-mem", True)
         assert settings.search_limit == 4
         with Memory(settings=settings) as one, Memory("memory:", preset="react-mem", home=tmp_path) as other:
             for memory in (one, other):

@@ -466,7 +466,10 @@ def test_the_page_lists_every_name_of_its_configuration() -> None:
 
 
 def test_memories_outlive_the_server_and_enabled_false_turns_memory_off(llm: ScriptedLLM, tmp_path: Path) -> None:
-    config = CONFIG.replace("limit: 5", "limit: 2").replace("session: 8 ", "session: 50") + "same_meaning: 0.9\n"
+    config = (
+        CONFIG.replace("limit: 5", "limit: 2").replace("session: 8 ", "session: 50")
+        + "merge_vector_similarity: 0.9\n"
+    )
     with started(tmp_path / "home", config, llm) as server, httpx.Client(base_url=server.url, timeout=60) as http:
         session = Session(http, llm)
         for content in STATEMENTS:

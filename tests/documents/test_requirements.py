@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ DOCUMENTS = read_requirements()
 of_each_document = pytest.mark.parametrize(("document", "requirements"), DOCUMENTS.items(), ids=DOCUMENTS)
 
 
+@cache
 def read_tests(path: Path) -> set[str]:
     """Return the names of the tests in a file, with their class if they have one."""
     names = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import signal
@@ -11,19 +10,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from recollect.errors import Conflict, RecollectError
 from recollect.index.exact import ExactIndex
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql import migrate
+from recollect.ledger.sql.tx import Tenant, Tx
 from recollect.model.change import Add, Applied, IdempotencyToken, Update
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
@@ -35,35 +30,25 @@ from recollect.testing.fake_embedder import FakeEmbedder
 from tests.drills.notes import Notes, Step
 from tests.drills.stores import open_store
 from tests.drills.writers import BY, MODEL, Writer, record, take
+from tests.support.forked import fork_context
 from tests.support.power_cut import SimulatedDisk
-
-
-@cache
-def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", __name__, "recollect.ledger.sqlite", "recollect.ledger.postgres"])
-    # The process that children are forked from needs the module path in its environment.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
-        forkserver.ensure_running()
-    return context
 
 
 def start(body: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> BaseProcess:
     """Run a coroutine function of this package in another process."""
-    child = _context().Process(target=_run, args=(body, arguments), daemon=True)
+    child = fork_context().Process(target=_run, args=(body, arguments), daemon=True)
     child.start()
     return child
 
 
 def queue() -> Any:
     """Return a queue for the answers of children."""
-    return _context().SimpleQueue()
+    return fork_context().SimpleQueue()
 
 
 def barrier(parties: int) -> Any:
     """Return a barrier for children."""
-    return _context().Barrier(parties)
+    return fork_context().Barrier(parties)
 
 
 def _run(body: Callable[..., Coroutine[Any, Any, None]], arguments: tuple[Any, ...]) -> None:
@@ -74,25 +59,34 @@ async def write_for_ever(address: str, notes: Path, numbers: range, seed: int, t
     """Run several writers, two for each user, until the process is killed."""
     ledger = await open_store(address)
     if too_soon:
-        acknowledge_too_soon()
+        acknowledge_too_soon(ledger)
     log = Notes(notes)
     writers = [Writer(number, user=f"user-{number // 2}", seed=seed) for number in numbers]
     await asyncio.gather(*(writer.go_on(ledger, log) for writer in writers))
 
 
-def acknowledge_too_soon() -> None:
-    """Break the writer on purpose: it acknowledges before it commits."""
-    from recollect.ledger import sqlite_writer
+def acknowledge_too_soon(ledger: Ledger) -> None:
+    """Break the engine on purpose: it acknowledges before it commits."""
+    engine: Any = ledger.engine
+    write, pending = engine.write, set[asyncio.Task[Any]]()
 
-    def commit(self: sqlite_writer.SqliteWriter, group: list[sqlite_writer.WriteJob]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        for job in group:
-            self._do(self._connection, job)
-        sqlite_writer._answer(group)
-        time.sleep(0.01)
-        self._connection.execute("COMMIT")
+    async def write_later(body: Callable[[Tx], Coroutine[Any, Any, Any]], *, tenant: Tenant) -> Any:
+        loop = asyncio.get_running_loop()
+        result = loop.create_future()
 
-    sqlite_writer.SqliteWriter._commit = commit  # type: ignore[method-assign]
+        async def answer_first(tx: Tx) -> Any:
+            value = await body(tx)
+            loop.call_soon_threadsafe(result.set_result, value)
+            # In the thread of the writer.
+            time.sleep(0.01)  # noqa: ASYNC251
+            return value
+
+        task = asyncio.create_task(write(answer_first, tenant=tenant))
+        pending.add(task)
+        task.add_done_callback(pending.discard)
+        return await result
+
+    engine.write = write_later
 
 
 async def die_while_taking(address: str, step: Step, point: int, kind: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect import remember
+from recollect.config.fields import SessionSettings
 from recollect.deps import Deps
 from recollect.index.exact import ExactIndex
 from recollect.ledger.ledger import Ledger
@@ -21,7 +22,6 @@ from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.remember import LearningConfig
 from recollect.service.jobs import JobConfig, JobService
-from recollect.sessions.lifecycle import SessionConfig
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_server import RecordedRequest
 from recollect.write.triggers import Triggers
@@ -30,7 +30,7 @@ from tests.drills.stores import open_store
 from tests.drills.writers import BY, MODEL
 
 USERS = 4
-LEARNING = LearningConfig(by="llm", triggers=Triggers(), after=SessionConfig(compress_every=0))
+LEARNING = LearningConfig(by="llm", triggers=Triggers(), sessions=SessionSettings(compress_every=0))
 # Short, so that a drill does not wait for the leases of killed workers; a slow worker renews it.
 RETRY_POLICY = RetryPolicy(lease_s=0.6, tries=1000, first_wait_s=0.05, max_wait_s=0.2)
 LOCKER = re.compile(r"locker (\d+)")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import StoreUnavailable
-from recollect.ledger import sqlite_connection, sqlite_writer
+from recollect.ledger import sqlite, sqlite_connection
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.sqlite_writer import SqliteWriter
 from tests.drills.findings import examine
 from tests.drills.notes import Notes, read_notes
 from tests.drills.sizes import Sizes
@@ -60,7 +61,7 @@ def _logs(names: list[str]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoint often, so that checkpoints fail too."""
-    monkeypatch.setattr(sqlite_connection, "_PRAGMAS", sqlite_connection._PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
+    monkeypatch.setattr(sqlite_connection, "PRAGMAS", sqlite_connection.PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
 
 
 async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syncs_fail(
@@ -91,11 +92,13 @@ async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syn
 async def test_the_drill_notices_a_writer_that_keeps_its_handle_after_a_failed_sync(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def carry_on(self: sqlite_writer.SqliteWriter, error: BaseException) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+    class CarriesOn(SqliteWriter):
+        def recover(self, error: BaseException) -> None:
+            for connection in self.connections:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
-    monkeypatch.setattr(sqlite_writer.SqliteWriter, "_start_over", carry_on)
+    monkeypatch.setattr(sqlite, "SqliteWriter", CarriesOn)
     trial = _Trial(tmp_path, seed=seed)
     ledger = await trial.run(WRITERS * _ROUND)
     await ledger.close()

@@ -51,7 +51,7 @@ def variables(database: str, llm: ScriptedLLM) -> dict[str, str]:
         "compress_every": "0",
         "session_episode": "false",
         "user_writes_per_minute": "0",
-        "upkeep_nightly": "",
+        "nightly_maintenance": "",
         "postgres_connections": "6",
         "access_log": "false",
     }

@@ -89,9 +89,9 @@ async def _examine_after(cut: Cut, *, all_lives: bool = False) -> Findings:
 
 def _pragmas(monkeypatch: pytest.MonkeyPatch, synchronous: str) -> None:
     """Set the sync level of the ledger, and checkpoint often."""
-    assert "synchronous = FULL" in sqlite_connection._PRAGMAS
-    changed = sqlite_connection._PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
-    monkeypatch.setattr(sqlite_connection, "_PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")
+    assert "synchronous = FULL" in sqlite_connection.PRAGMAS
+    changed = sqlite_connection.PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
+    monkeypatch.setattr(sqlite_connection, "PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")
 
 
 async def test_nothing_acknowledged_is_lost_to_power_cuts(

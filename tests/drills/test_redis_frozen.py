@@ -33,7 +33,7 @@ def test_a_redis_that_stands_still_for_a_minute_is_not_noticed(tmp_path: Path, s
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text(
-        f'redis_url = "{redis.url}"\ncache_from_ms = 0\nrate_limit_per_minute = 100000\nchat_recall_s = 5\n'
+        f'redis_url = "{redis.url}"\ncache_min_ms = 0\nrate_limit_per_minute = 100000\nmemory_timeout_s = 5\n'
     )
     try:
         with RecollectServer(home) as server, httpx.Client(base_url=server.url, timeout=60) as client:

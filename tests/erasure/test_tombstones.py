@@ -59,7 +59,7 @@ async def service(memory: AsyncMemory) -> Service:
 def threads_of(request: pytest.FixtureRequest, service: Service) -> Any:
     """Return what places a request: the process that forgot something, or one that reads the ledger."""
     return lambda: (
-        service.sessions.resolver if request.param == "the same process" else SessionResolver(service._ledger)
+        service.sessions.resolver if request.param == "the same process" else SessionResolver(service.deps.ledger)
     )
 
 
@@ -181,7 +181,7 @@ async def test_a_forgotten_text_that_is_said_again_is_stored(service: Service, s
     assert [each.text for each in placed.new] == [ILL]
     assert ILL in await logged_contents(service)
     messages = [*history(JOB, ILL), user(ILL), assistant("I see"), user(SLEEP)]
-    placed = await chat(service, messages, "Yes", scope, threads=SessionResolver(service._ledger))
+    placed = await chat(service, messages, "Yes", scope, threads=SessionResolver(service.deps.ledger))
     assert [each.text for each in placed.new][-1] == SLEEP
     assert placed.scope == session
     assert (await logged_contents(service)).count(ILL) == 1

@@ -173,7 +173,7 @@ def test_evidence_of_any_length_is_read_in_no_time(entry: str, tmp_path: Path) -
     file = samples.write(tmp_path / "file.json", [sample])
     began = time.process_time()
     load("locomo", file)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
 
 
 def test_a_picture_is_part_of_what_was_said_and_the_trap_is_no_part_of_the_headline(tmp_path: Path) -> None:

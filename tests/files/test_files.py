@@ -177,7 +177,7 @@ async def test_files_are_recalled(memory: AsyncMemory, files: MemoryFiles) -> No
 
 
 async def test_files_are_not_pinned_facts(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, recall_facts_importance=0.0, search_min_score=1.0)
+    settings = Settings(home=tmp_path, recall_facts_min_importance=0.0, search_min_score=1.0)
     async with AsyncMemory(settings=settings) as memory:
         await (await memory.service()).files.create(ANN, NOTES, BUDGET, by=BY)
         await memory.add(key="cat", value="Miso", importance=0.1, user_id="ann")

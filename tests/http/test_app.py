@@ -22,7 +22,7 @@ from recollect.model.times import now
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    monkeypatch.setattr(health_monitor, "_CHECK_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(health_monitor, "CHECK_TIMEOUT_S", 60.0)
     with TestClient(make_app(load({"home": tmp_path}, environ={}).settings), "http://127.0.0.1") as client:
         yield client
 
@@ -44,7 +44,7 @@ def test_ready_reports_an_unavailable_ledger(client: TestClient) -> None:
         "checks": {"ledger": "ok", "jobs": "ok"},
         "since": {},
     }
-    client.portal.call(client.app.state.service._ledger.close)  # type: ignore[union-attr, attr-defined]
+    client.portal.call(client.app.state.service.deps.ledger.close)  # type: ignore[union-attr, attr-defined]
     answer = client.get("/ready")
     assert answer.status_code == 503
     assert answer.json()["status"] == "degraded"
@@ -52,7 +52,7 @@ def test_ready_reports_an_unavailable_ledger(client: TestClient) -> None:
 
 
 def test_ready_reports_overdue_jobs(client: TestClient) -> None:
-    ledger = client.app.state.service._ledger  # type: ignore[attr-defined]
+    ledger = client.app.state.service.deps.ledger  # type: ignore[attr-defined]
     late = NewJob(kind=JobKind.EXTRACT, due_at=now() - timedelta(seconds=400))
     client.portal.call(client.app.state.service.jobs.worker.stop)  # type: ignore[union-attr, attr-defined]
     client.portal.call(ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]

@@ -24,7 +24,7 @@ CHAT = {"model": "m", "user": "ann", "messages": [{"role": "user", "content": "W
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    monkeypatch.setattr("recollect.http.health._CHECK_EVERY_S", 0.02)
+    monkeypatch.setattr("recollect.http.health.CHECK_INTERVAL_S", 0.02)
     app = make_app(load({"home": tmp_path, "worker": False}, environ={}).settings)
     with TestClient(app, "http://127.0.0.1") as client:
         yield client
@@ -49,7 +49,7 @@ def service(client: TestClient) -> Any:
 def test_an_overdue_job_is_reported_with_every_chat(client: TestClient) -> None:
     assert status(client) == "ok"
     late = NewJob(kind=JobKind.EXTRACT, due_at=now() - timedelta(seconds=400))
-    client.portal.call(service(client)._ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
+    client.portal.call(service(client).deps.ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
     wait_for(client, "degraded; reason=backlog")
     # Chats without memory do not report it.
     assert status(client, **{"X-Memory": "off"}) == "off"

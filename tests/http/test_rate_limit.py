@@ -67,7 +67,7 @@ async def test_a_bucket_empties_refills_and_never_overflows(clock: Clock) -> Non
 
 
 async def test_the_number_of_buckets_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_client, "_MAX_BUCKETS", 100)
+    monkeypatch.setattr(redis_client, "MAX_BUCKETS", 100)
     bucket = RateLimiter(1, resource="t")
     for number in range(101):
         await bucket.acquire(str(number))

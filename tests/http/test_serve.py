@@ -21,10 +21,11 @@ from recollect.cli.chat import ChatClient
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.server import BoundSockets, bind_sockets, check_settings
+from tests.support.forked import run_forked
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer, environment
 
-SLOW = (sys.executable, str(ROOT / "tests" / "support" / "slow_server.py"))
+SLOW = str(ROOT / "tests" / "support" / "slow_server.py")
 
 
 def wait_until(true: Callable[[], bool], *, within_s: float = 300) -> None:
@@ -63,13 +64,13 @@ def stop_while_a_request_finishes(server: RecollectServer, stop: signal.Signals,
 
 
 def test_a_signal_stops_accepting_and_lets_requests_finish(tmp_path: Path) -> None:
-    with RecollectServer(tmp_path / "home", command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", script=SLOW) as server:
         stop_while_a_request_finishes(server, signal.SIGTERM, tmp_path / "end")
 
 
-@pytest.mark.parametrize(("stop", "workers"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2")])
-def test_a_second_signal_stops_at_once(tmp_path: Path, stop: signal.Signals, workers: str) -> None:
-    server = RecollectServer(tmp_path / "home", "--workers", workers, command=SLOW)
+@pytest.mark.parametrize(("stop", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--workers", "2"))])
+def test_a_second_signal_stops_at_once(tmp_path: Path, stop: signal.Signals, options: tuple[str, ...]) -> None:
+    server = RecollectServer(tmp_path / "home", *options, script=SLOW)
     with server, stream(server, Path("/never")) as answer:
         assert next(answer.iter_raw()) == b"begun\n"
         server.process.send_signal(stop)
@@ -94,7 +95,7 @@ def processes_of(server: RecollectServer) -> set[int]:
 
 
 def test_a_process_that_dies_is_replaced_and_a_signal_reaches_them_all(tmp_path: Path) -> None:
-    with RecollectServer(tmp_path / "home", "--workers", "2", command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", "--workers", "2", script=SLOW) as server:
         first = processes_of(server)
         os.kill(min(first), signal.SIGKILL)
         wait_until(lambda: is_gone(min(first)))
@@ -106,7 +107,7 @@ def test_a_process_that_dies_is_replaced_and_a_signal_reaches_them_all(tmp_path:
 
 
 def test_no_process_outlives_a_killed_supervisor(tmp_path: Path) -> None:
-    with RecollectServer(tmp_path / "home", "--workers", "2", command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", "--workers", "2", script=SLOW) as server:
         processes = processes_of(server)
         server.process.kill()
         wait_until(lambda: all(map(is_gone, processes)))
@@ -116,9 +117,10 @@ def test_a_failed_start_is_reported(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "recollect.db").write_bytes(b"this is no ledger" * 1000)
-    for workers in ("1", "2"):
-        command = [sys.executable, "-m", "recollect.cli.main", "serve", "--port", "0", "--workers", workers]
-        ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=300)
+    serve = ["serve", "--port", "0"]
+    command = [sys.executable, "-m", "recollect.cli.main", *serve, "--workers", "2"]
+    several = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=300)
+    for ended in (run_forked(serve, environment(home)), several):
         assert ended.returncode == 5
         assert ended.stderr.endswith("Error: the server could not start; its log has the reason\n")
 
@@ -187,7 +189,7 @@ def test_the_url_of_a_server_can_be_used_by_clients() -> None:
 def test_the_access_log_has_a_line_for_each_request_without_content(tmp_path: Path) -> None:
     end = tmp_path / "end"
     end.touch()
-    with RecollectServer(tmp_path / "home", command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", script=SLOW) as server:
         headers = {"Authorization": "Bearer sk-secret", "X-Memory-User": "alex@example.org"}
         httpx.get(f"{server.url}/stream?until={end}&q=private", headers=headers, timeout=300)
         httpx.get(f"{server.url}/a%0d%0aGET%20/forged%20200", timeout=300)
@@ -207,9 +209,9 @@ def test_the_access_log_has_a_line_for_each_request_without_content(tmp_path: Pa
 def test_bodies_beyond_the_limit_and_requests_beyond_the_stop_timeout_are_cut_off(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "config.toml").write_text("max_body_mb = 1\nstop_within_s = 1\n")
+    (home / "config.toml").write_text("max_body_mb = 1\nshutdown_timeout_s = 1\n")
     chunk = b"x" * 65_536
-    with RecollectServer(home, command=SLOW) as server:
+    with RecollectServer(home, script=SLOW) as server:
         url = f"{server.url}/length"
         assert httpx.post(url, content=iter([chunk] * 16), timeout=300).json() == 1 << 20
         for content in (iter([chunk] * 800), chunk * 800):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from recollect.aio import breaker
 from recollect.aio.breaker import MAX_CONSECUTIVE_FAILURES
 from recollect.errors import IndexUnavailable
 from recollect.index import store_sync as feeding
+from recollect.index import vector_store_index
 from recollect.index.exact import ExactIndex, ExactView
 from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexSync
@@ -148,18 +149,19 @@ async def test_rows_that_the_store_shows_late_are_found_meanwhile(ledger: Ledger
         assert (await nearest(index, seed=50))[0] == new
 
 
-async def test_unsynced_rows_are_dropped_once_a_search_of_the_store_sees_them(ledger: Ledger) -> None:
+async def test_rows_are_searched_besides_the_store_until_it_has_them(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_store_index, "CHECK_INTERVAL_S", 0.0)
     engine = FaultyVectorStore()
     index = index_over(ledger, engine)
     await fill(ledger, ANN, 100, seed=1)
-    await nearest(index)
-    recent = index._user_states["ann"].unsynced
-    assert recent is not None
-    assert len(recent.rows) == 100
+    best = await nearest(index)
     await index.sync.sync()
-    recent.checked_at = 0.0
-    await nearest(index)
-    assert recent.rows == {}
+    assert await nearest(index) == best
+    # Only the store has it by now.
+    del engine.stored[best[0]]
+    assert best[0] not in await nearest(index)
 
 
 async def test_a_user_with_few_memories_is_searched_exactly_without_the_store(ledger: Ledger) -> None:
@@ -216,6 +218,7 @@ async def test_a_frozen_store_delays_a_few_searches_then_none(ledger: Ledger) ->
 
 
 async def test_a_recovered_store_is_used_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breaker, "OPEN_S", 0.0)
     await fill(ledger, ANN, 100, seed=1)
     engine = FaultyVectorStore()
     index = index_over(ledger, engine)
@@ -225,7 +228,6 @@ async def test_a_recovered_store_is_used_again(ledger: Ledger, monkeypatch: pyte
         await nearest(index)
     assert index.last_error
     engine.away = False
-    monkeypatch.setattr(index._guarded._breaker, "_clock", lambda: time.monotonic() + 60)
     request = engine.request_count
     await nearest(index)
     assert (engine.request_count, index.last_error) == (request + 1, "")
@@ -240,7 +242,6 @@ async def test_a_user_too_large_for_memory_is_compared_by_pages_while_the_store_
     for _ in range(MAX_CONSECUTIVE_FAILURES + 1):
         assert await nearest(index) == expected
     assert isinstance(await index.view(ANN, EVERYTHING), VectorStoreView)
-    assert index._exact.nbytes == 0
 
 
 async def test_an_erasure_that_does_not_reach_the_store_says_so_and_is_done_later(ledger: Ledger) -> None:
@@ -287,7 +288,7 @@ async def test_a_row_erased_during_a_sync_does_not_stay(ledger: Ledger) -> None:
 async def test_an_interrupted_sync_continues_where_it_stopped(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(feeding, "BATCH_ROWS", 10)
     for seed in range(6):
         await fill(ledger, ANN, 7, seed=seed)
     engine = FaultyVectorStore()
@@ -315,7 +316,7 @@ async def test_an_interrupted_sync_continues_where_it_stopped(
 async def test_a_revision_larger_than_a_batch_is_synced_completely(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeding, "_BATCH_ROWS", 10)
+    monkeypatch.setattr(feeding, "BATCH_ROWS", 10)
     await fill(ledger, ANN, 35, seed=1)
     engine, seen = FaultyVectorStore(), list[int]()
     feeder = IndexSync(ledger, MODEL, engine, feed_name="unruly")

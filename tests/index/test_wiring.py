@@ -78,7 +78,7 @@ async def test_memories_are_synced_found_and_erased_with_a_receipt(tmp_path: Pat
 def test_an_unavailable_store_is_reported_and_search_works(
     tmp_path: Path, engine: FaultyVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.index.store_sync._EVERY_S", 0.05)
+    monkeypatch.setattr("recollect.index.store_sync.INTERVAL_S", 0.05)
     engine.away = True
     with TestClient(make_app(settings_of(tmp_path, worker=True)), "http://127.0.0.1") as client:
         client.headers["X-Memory-User"] = "ann"
@@ -186,7 +186,7 @@ async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     service = await open_service(load({"home": tmp_path, "database": plain, **options}, environ={}).settings)
     for what in ("tea", "chess", "sailing", "the violin", "old maps"):
         await service.add(ANN, MemoryInput(content=f"Ann likes {what}"), by=BY)
-    index = service._search_deps.index
+    index = service.deps.index
     near = pgvector_store_of(index)
     assert near is not None
     await near.make_ready(["ann"])

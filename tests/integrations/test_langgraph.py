@@ -383,7 +383,7 @@ async def test_maintenance_does_not_remove_old_or_similar_items(tmp_path: Path) 
             await store.aput(("alex", str(number)), "k", {"text": "The user likes green tea", "number": number})
         [record, *_] = await memory.get_all(user_id="alex")
         assert retention_score(record, record.created_at + timedelta(days=3650)) >= MIN_SCORE
-        assert record.importance < memory.settings.recall_facts_importance
+        assert record.importance < memory.settings.recall_facts_min_importance
         await memory.admin.maintain(user_id="alex")
         assert len(await store.asearch(("alex",))) == 6
 

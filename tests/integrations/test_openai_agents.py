@@ -259,7 +259,7 @@ async def test_a_call_continues_while_memory_is_unavailable(
 async def test_items_are_stored_while_the_learning_backlog_is_full(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = Settings(home=tmp_path, worker=False, most_waiting_jobs=1, learn_wait_s=0)
+    settings = Settings(home=tmp_path, worker=False, max_waiting_jobs=1, learn_wait_s=0)
     async with AsyncMemory(settings=settings) as memory:
         await memory.remember(BUDGET, user_id="alex", session_id="before")
         # Reopened, since the size of the backlog is cached.

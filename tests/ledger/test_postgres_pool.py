@@ -19,9 +19,10 @@ from recollect.ledger import postgres
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.model.change import Add
+from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.query import EVERYTHING
 from recollect.wiring import open_ledger, open_service
-from tests.support.ledger_samples import ANN, BY, MODEL, memory
+from tests.support.ledger_samples import ANN, BY, MODEL, direction, memory
 from tests.support.postgres_server import running_server
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
@@ -47,27 +48,26 @@ async def test_no_more_connections_are_opened_than_configured(dsn: str, tmp_path
     await ledger.close()
 
 
-async def test_array_types_are_introspected_once(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "_TYPE_CACHE", {})
-    requests = []
-    ask = asyncpg.Connection._introspect_types
-
-    async def counted(self: Any, types: Any, within_s: Any) -> Any:
-        requests.append(types)
-        return await ask(self, types, within_s)
-
-    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
+async def test_no_statement_makes_the_driver_look_up_types(dsn: str) -> None:
     ledger = await open_postgres(dsn, MODEL)
-    stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
-    assert len(requests) == 1
-    admin = await asyncpg.connect(dsn)
+    stored = (await ledger.apply(ANN, [Add(memory(), direction(0))], by=BY)).outcomes[0].record
     rows = await ledger.matching(ANN, EVERYTHING)
-    for _ in range(2):
-        await asyncio.gather(*(ledger.fetch(ANN, rows, filter=EVERYTHING) for _ in range(40)))
-        await asyncio.gather(*(ledger.lexical(ANN, stored.content) for _ in range(40)))
-    assert len(await admin.fetch(OURS)) > 4
-    assert len(requests) == 1
-    await admin.close()
+    assert [each.record for each in await ledger.fetch(ANN, rows, filter=EVERYTHING)] == [stored]
+    assert list((await ledger.lexical(ANN, stored.content)).rows) == rows
+    assert set(await ledger.vectors_of("ann", rows, model=MODEL)) == set(rows)
+    await ledger.erase(ANN, ErasureRequest(Target.MEMORY, stored.id), by=BY)
+
+    async def type_lookups(tx: Tx) -> Any:
+        prepared = await tx.rows("SELECT statement FROM pg_prepared_statements", {})
+        return [statement for (statement,) in prepared if "typeinfo" in statement]
+
+    async def array_type(tx: Tx) -> Any:
+        await tx.rows("SELECT NULL::bigint[]", {})
+        return await type_lookups(tx)
+
+    engine: Any = ledger.engine
+    assert await engine.read(type_lookups, tenant=NO_TENANT) == []
+    assert len(await engine.read(array_type, tenant=NO_TENANT)) == 1
     await ledger.close()
 
 

@@ -145,7 +145,8 @@ async def rows_seen(tx: Tx) -> set[str]:
 async def test_users_who_share_connections_see_their_own_rows(store: Store, quick: bool) -> None:
     engine = PostgresEngine(store.dsn, connections=3)
     await engine.open()
-    requests = [random.choice(["ann", "bob", "nobody"]) for _ in range(300)]
+    draw = random.Random(7)
+    requests = [draw.choice(["ann", "bob", "nobody"]) for _ in range(300)]
 
     async def look(user: str) -> None:
         assert await engine.read(rows_seen, tenant=user, quick=quick) <= {user}
@@ -154,7 +155,7 @@ async def test_users_who_share_connections_see_their_own_rows(store: Store, quic
         tasks = [asyncio.create_task(look(user)) for user in requests[begin : begin + 30]]
         # Some are cut off at any point, also while they say who they are.
         for task in tasks[::3]:
-            asyncio.get_running_loop().call_later(random.uniform(0, 0.02), task.cancel)
+            asyncio.get_running_loop().call_later(draw.uniform(0, 0.02), task.cancel)
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert not [end for end in ends if isinstance(end, Exception)]
     for user in ("ann", "bob"):
@@ -169,10 +170,12 @@ async def test_behind_a_pooler_no_setting_outlives_a_transaction(
 ) -> None:
     # A pooler gives out numbers of its own for the processes that serve.
     monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda connection: 0)
+    pools, create_pool = [], asyncpg.create_pool
+    monkeypatch.setattr(asyncpg, "create_pool", lambda **options: pools.append(create_pool(**options)) or pools[0])
     engine = PostgresEngine(store.dsn, connections=1)
     await engine.open()
     assert await engine.read(rows_seen, tenant="ann", quick=True) == {"ann"}
-    async with engine._pool.acquire() as connection:
+    async with pools[0].acquire() as connection:
         assert not await connection.fetchval("SELECT current_setting('recollect.whose', true)")
     await engine.close()
 

@@ -102,7 +102,7 @@ async def test_an_answer_does_not_postpone_a_job_that_is_due(tmp_path: Path) -> 
 
 async def test_a_backlog_of_one_user_does_not_affect_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.service.jobs.BACKLOG_CHECK_INTERVAL_S", 0.0)
-    async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
+    async with memory_in(tmp_path, max_waiting_jobs=2, worker=False) as memory:
         for session in "ab":
             await memory.remember("I live in Oslo", user_id="ann", session_id=session)
         with pytest.raises(Backlog, match="2 jobs of this user are due"):

@@ -84,7 +84,7 @@ class TestWhatSomeoneDid:
     @pytest.fixture
     def memory(self, tmp_path: Path) -> Iterator[Memory]:
         # Two wordings that differ in a few letters are one memory.
-        settings = Settings(home=tmp_path, learn="selector", same_letters=0.75, worker=False)
+        settings = Settings(home=tmp_path, learn="selector", merge_text_similarity=0.75, worker=False)
         with Memory(settings=settings, embedder=FakeEmbedder(32)) as memory:
             yield memory
 

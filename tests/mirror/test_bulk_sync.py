@@ -139,7 +139,7 @@ async def test_the_index_of_a_large_folder_is_updated_by_a_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "MAX_EAGER_MEMORIES", 1)
-    monkeypatch.setattr(running, "_MAX_MEMORIES_AT_STOP", 1)
+    monkeypatch.setattr(running, "MAX_MEMORIES_AT_STOP", 1)
     async with mirrored_service(tmp_path) as mirror:
         await _facts(mirror, 3)
     async with watched(tmp_path) as mirror:

@@ -362,7 +362,7 @@ async def test_a_purged_memory_has_no_tombstone(tmp_path: Path) -> None:
         await mirror.service.forget(HOME, fact.id, by=BY)
         await mirror.sync()
         assert mirror.tombstones()
-        await mirror.service._ledger.purge(now() + timedelta(seconds=1))
+        await mirror.service.deps.ledger.purge(now() + timedelta(seconds=1))
         await mirror.sync()
         assert not mirror.tombstones()
 

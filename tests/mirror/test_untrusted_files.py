@@ -261,17 +261,17 @@ def test_a_changed_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_an_edit_at_the_moment_of_writing_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = MirrorFolder(tmp_path)
     seen = folder.write("a.md", b"one", expected="")
-    from recollect.mirror import folder as module
+    stat = os.stat
 
-    exchange = module._exchange
+    def edited_just_after(path: Any, **options: Any) -> os.stat_result:
+        result = stat(path, **options)
+        if path == "a.md":
+            monkeypatch.undo()
+            (tmp_path / "new").write_bytes(b"a person's")
+            os.rename(tmp_path / "new", tmp_path / "a.md")
+        return result
 
-    def edited_first(handle: int, one: str, other: str) -> bool:
-        monkeypatch.setattr(module, "_exchange", exchange)
-        (tmp_path / "new").write_bytes(b"a person's")
-        os.rename(tmp_path / "new", tmp_path / "a.md")
-        return exchange(handle, one, other)
-
-    monkeypatch.setattr(module, "_exchange", edited_first)
+    monkeypatch.setattr(os, "stat", edited_just_after)
     with pytest.raises(FileChanged):
         folder.write("a.md", b"ours", expected=seen)
     assert (tmp_path / "a.md").read_bytes() == b"a person's"

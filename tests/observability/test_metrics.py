@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import thread_time
 
@@ -37,12 +37,12 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def grown() -> Callable[[], dict[tuple[str, ...], float]]:
+def grown(folders: Sequence[MetricsFolder] = ()) -> Callable[[], dict[tuple[str, ...], float]]:
     """Return a function that returns the growth of each sample since this call."""
-    before = samples(render_metrics(collect_metrics()))
+    before = samples(render_metrics(collect_metrics(folders)))
 
     def since() -> dict[tuple[str, ...], float]:
-        after = samples(render_metrics(collect_metrics()))
+        after = samples(render_metrics(collect_metrics(folders)))
         return {name: more for name, value in after.items() if (more := value - before.get(name, 0.0))}
 
     return since
@@ -184,13 +184,14 @@ def test_label_values_are_escaped() -> None:
         del Metric.all["test_strange_total"]
 
 
-def test_counters_of_an_ended_process_stay_and_its_gauges_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_an_ended_process_stay_and_its_gauges_go(tmp_path: Path) -> None:
     counted = {"memory_retrieved_count_total": [[[], [40.0]]], "no_longer_declared_total": [[[], [1.0]]]}
     dead = counted | {"recollect_jobs": [[["dead"], [7.0]]]}
     # Of a process by this number nothing can be alive.
     (tmp_path / "4194305.json").write_text(json.dumps(dead))
-    since = grown()
-    monkeypatch.setattr("recollect.observability.prometheus._folders", [MetricsFolder(tmp_path)])
+    folders: list[MetricsFolder] = []
+    since = grown(folders)
+    folders.append(MetricsFolder(tmp_path))
     assert since() == {("memory_retrieved_count_total",): 40.0}
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from recollect.observability import tracing
 from recollect.observability.tracing import span, start_tracing, stop_tracing
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import ALEX, BIKE_MESSAGE, opened, say
@@ -23,8 +23,10 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "_tracers", [provider.get_tracer("recollect")])
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    start_tracing()
     yield exporter
+    stop_tracing()
     provider.shutdown()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recollect.config.fields import RankingSettings, RecallSettings
 from recollect.index.exact import ExactIndex
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory, open_sqlite
@@ -21,8 +22,8 @@ from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
 from recollect.read.calibration import EmbedderCalibration
-from recollect.recall import RecallConfig, RecallRequest, recall
-from recollect.search import RankingConfig, SearchDeps, SearchRequest, search
+from recollect.recall import RecallRequest, recall
+from recollect.search import SearchDeps, SearchRequest, search
 from recollect.testing.fake_embedder import FakeEmbedder
 
 BY = Author("test", "")
@@ -85,7 +86,7 @@ class World:
 
     async def search(self, query: str = WHERE, **options: Any) -> SearchResult:
         expected = SearchRequest(query=query, **{"limit": 10, **options})
-        return await search(TALK, expected, RankingConfig(per_source=9), self._finders)
+        return await search(TALK, expected, RankingSettings(hits_per_source=9, diversity=1.0), self._finders)
 
     async def search_contents(self, query: str = WHERE, **options: Any) -> list[str]:
         """The words of the hits, best first."""
@@ -96,7 +97,10 @@ class World:
             messages=[{"role": "user", "content": query}], at=NOW, **{"limit": 10, "min_score": 0.0, **options}
         )
         return await recall(
-            TALK, question, RecallConfig(style=style, timeout_s=60, is_selective=False), self._finders
+            TALK,
+            question,
+            RecallSettings(context_format=style, recall_timeout_s=60, recall_decide=False),
+            self._finders,
         )
 
     async def lines(self, query: str = WHERE, **options: Any) -> list[dict[str, str]]:

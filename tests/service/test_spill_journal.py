@@ -97,8 +97,8 @@ async def test_a_turn_that_is_in_the_ledger_is_not_stored_twice(journal: SpillJo
 
 async def test_concurrent_appends_share_a_sync(journal: SpillJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = []
-    sync = spill_journal._sync
-    monkeypatch.setattr(spill_journal, "_sync", lambda handle: (syncs.append(handle), sync(handle)))
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda handle: (syncs.append(handle), sync(handle)))
     await asyncio.gather(*(journal.append([spilled_turn(f"{n}")]) for n in range(200)))
     assert 1 <= len(syncs) < 20
 
@@ -190,7 +190,7 @@ async def test_the_backlog_of_one_user_does_not_delay_others(
     tmp_path: Path, journal: SpillJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recollect.service.jobs.BACKLOG_CHECK_INTERVAL_S", 0.0)
-    settings = load({"home": tmp_path, "most_waiting_jobs": 1}, environ={}).settings
+    settings = load({"home": tmp_path, "max_waiting_jobs": 1}, environ={}).settings
     service = await open_service(settings)
     bob, replay = Scope("bob"), SpillReplay(journal, lambda: service)
     await service.remember(MONDAY, "one", by=BY)

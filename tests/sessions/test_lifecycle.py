@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recollect.config.fields import SessionSettings
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput
 from recollect.index.exact import ExactIndex
@@ -21,13 +22,13 @@ from recollect.model.turn import Turn
 from recollect.models.chat import ChatMessage
 from recollect.models.embedding import EmbeddingModel
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
-from recollect.sessions.lifecycle import SessionConfig, end_run, end_session, summarize_session
+from recollect.sessions.lifecycle import end_run, end_session, is_due, summarize_session
 from recollect.sessions.step_output import step_position
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.write.triggers import job_key
 from tests.support.session_samples import ANN, BY, DAY, HAWAII, a_ledger, long_talk, stored_memories, talk
 
-QUIET = SessionConfig(compress_every=0, promote_from=None)
+QUIET = SessionSettings(compress_every=0, compress_without_llm=True, promote=False)
 STEPS = (RecordedStep(StepKind.ACTION, "run the tests"), RecordedStep(StepKind.ACTION, "ship the build"))
 
 
@@ -127,7 +128,7 @@ class TestJobs:
         job = await leased(ledger, JobKind.SUMMARISE)
         other = make_deps(ledger)
         interrupted(ledger, [lambda: end_run(ANN, run("meanwhile"), other, QUIET)])
-        await summarize_session(job, other, replace(QUIET, invocations=True))
+        await summarize_session(job, other, QUIET.model_copy(update={"store_invocations": True}))
         report = (await ledger.conversation(ANN)).invocations
         assert [each.get("run_id") for each in report] == ["meanwhile", None, None, None]
 
@@ -138,7 +139,7 @@ class TestJobs:
         note = ConversationUpdate(ANN, {"summary": "Written by another."})
         interrupted(ledger, [lambda: real(ANN, [], by=BY, effects=[note])])
         with pytest.raises(Conflict, match="by another"):
-            await summarize_session(job, make_deps(ledger), replace(QUIET, summary_every=1))
+            await summarize_session(job, make_deps(ledger), QUIET.model_copy(update={"summary_every": 1}))
         assert (await ledger.conversation(ANN)).summary == "Written by another."
 
     async def test_a_turn_added_while_a_session_ends_keeps_it_open(self) -> None:
@@ -182,7 +183,7 @@ class TestJobs:
     async def test_a_very_long_session_is_compressed_in_several_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("recollect.sessions.lifecycle.MAX_TURNS", 100)
         ledger = await a_ledger(long_talk(110))
-        config = replace(QUIET, compress_every=10, compress_keep=5)
+        config = QUIET.model_copy(update={"compress_every": 10, "compress_keep": 5})
         await summarize_session(await leased(ledger, JobKind.SUMMARISE), make_deps(ledger), config)
         [rest] = await ledger.lease(worker="test", limit=1, lease_s=60)
         await summarize_session(rest, make_deps(ledger), config)
@@ -197,7 +198,7 @@ class TestJobs:
 
         ledger = await a_ledger(long_talk(20))
         job = await leased(ledger, JobKind.SUMMARISE)
-        report = await summarize_session(job, make_deps(ledger, Refusing()), SessionConfig(promote_from=None))
+        report = await summarize_session(job, make_deps(ledger, Refusing()), SessionSettings(promote=False))
         assert report["reasons"]
         assert "abcdefghijklmnop" not in str(report)
 
@@ -205,20 +206,21 @@ class TestJobs:
 class TestWithoutAModel:
     async def test_without_extracts_no_episode_is_made(self) -> None:
         ledger = await a_ledger(long_talk(40))
-        config = SessionConfig(extracts=False, promote_from=None)
+        config = SessionSettings(promote=False)
         await summarize_session(await leased(ledger, JobKind.SUMMARISE), make_deps(ledger), config)
         assert await stored_memories(ledger, ANN, Category.EPISODE) == []
         assert step_position(await ledger.conversation(ANN), "compress") == 0
 
     async def test_without_extracts_compression_is_not_due_without_a_model(self) -> None:
         conversation = await (await a_ledger(long_talk(40))).conversation(ANN)
-        config = SessionConfig(extracts=False, promote_from=None)
-        assert config.is_due(conversation, has_model=True)
-        assert not config.is_due(conversation, has_model=False)
-        assert replace(config, extracts=True).is_due(conversation, has_model=False)
+        config = SessionSettings(promote=False)
+        assert is_due(conversation, config, has_model=True)
+        assert not is_due(conversation, config, has_model=False)
+        assert is_due(conversation, config.model_copy(update={"compress_without_llm": True}), has_model=False)
 
     async def test_the_end_of_a_session_is_an_episode_even_without_extracts(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
-        await end_session(await leased(ledger, JobKind.CLOSE), make_deps(ledger), replace(QUIET, extracts=False))
+        config = QUIET.model_copy(update={"compress_without_llm": False})
+        await end_session(await leased(ledger, JobKind.CLOSE), make_deps(ledger), config)
         [episode] = await stored_memories(ledger, ANN, Category.EPISODE)
         assert episode.detail["kind"] == "session"

@@ -29,7 +29,7 @@ DERIVED = (Category.SUMMARY, Category.EPISODE)
 
 @pytest.fixture
 async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
-    settings = Settings(home=tmp_path, summary_every=2, keep_invocations=True)
+    settings = Settings(home=tmp_path, summary_every=2, store_invocations=True)
     async with AsyncMemory(settings=settings) as memory:
         yield memory
 

@@ -17,12 +17,15 @@ UNKNOWN = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
 
 
 @contextmanager
-def served(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Iterator[TestClient]:
-    """Run a server with these settings and return a client of it."""
-    with TestClient(make_app(settings(home, llm, **more)), base_url="http://127.0.0.1") as client:
+def served(
+    home: Path, llm: ScriptedLLM | None = None, *, peer: str = "testclient", **more: Any
+) -> Iterator[TestClient]:
+    """Run a server with these settings and return a client of it with this address."""
+    app = make_app(settings(home, llm, **more))
+    with TestClient(app, base_url="http://127.0.0.1", client=(peer, 50_000)) as client:
         yield client
 
 
 def broken(client: TestClient) -> None:
     """Close the ledger, so that it does not answer."""
-    client.portal.call(client.app.state.service._ledger.close)  # type: ignore[union-attr, attr-defined]
+    client.portal.call(client.app.state.service.deps.ledger.close)  # type: ignore[union-attr, attr-defined]

@@ -33,10 +33,10 @@ class ModelServer(ScriptedLLM):
         super().__init__()
         self.texts: dict[str, int] = {}
 
-    def _embeddings(self, body: Mapping[str, Any]) -> HttpAnswer:
+    def embeddings(self, body: Mapping[str, Any]) -> HttpAnswer:
         model = body["model"]
         texts = [_WORD.sub(lambda word: f"{word[0]}_{model}", text) for text in body["input"]]
-        answer = super()._embeddings({**body, "input": texts})
+        answer = super().embeddings({**body, "input": texts})
         if model in self.texts:
             self.texts[model] -= len(texts)
             return hang().bend(answer) if self.texts[model] < 0 else answer

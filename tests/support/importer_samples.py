@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 # Before it is imported: it would write to the home folder.
 os.environ.setdefault("MEM0_DIR", tempfile.mkdtemp(prefix="mem0-"))
@@ -45,8 +48,7 @@ def mem0_tables(folder: Path, dsn: str, *, collection: str = "mem0") -> dict[str
     ids = _filled(memory)
     memory.db.close()
     memory.vector_store.connection_pool.close()
-    if memory._entity_store is not None:
-        memory._entity_store.connection_pool.close()
+    memory.entity_store.connection_pool.close()
     return ids
 
 
@@ -56,17 +58,14 @@ def mem0_folder(folder: Path, store: str) -> dict[str, str]:
     if store == "qdrant":
         vectors |= {"embedding_model_dims": 8, "on_disk": True}
     memory = _mem0(folder, store, vectors)
-    if store == "qdrant":
+    with pytest.MonkeyPatch.context() as patch:
         # It would try to download a model.
-        memory.vector_store._bm25_encoder = False
-    ids = _filled(memory)
+        patch.setitem(sys.modules, "fastembed", None)
+        ids = _filled(memory)
     talk = [{"role": "user", "content": "Hello there"}, {"role": "assistant", "content": "Good day"}]
     memory.db.save_messages(talk, "run_id=monday&user_id=alex")
     memory.db.close()
-    if store == "qdrant":
-        memory.vector_store.client.close()
-    else:
-        memory.vector_store.client._system.stop()
+    memory.vector_store.client.close()
     return ids
 
 

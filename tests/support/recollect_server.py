@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import uvicorn
+
+from tests.support.forked import ForkedCommand
 
 # Longer than a start or a stop takes on a machine that is busy with much else.
 START_S = 300
@@ -47,20 +49,29 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 class RecollectServer:
-    """`recollect serve`, or another command, on a free port; use it in a `with`."""
+    """`recollect serve`, or a script with its options, on a free port; use it in a `with`."""
 
-    def __init__(self, home: Path, *options: str, command: Sequence[str] = (), **variables: str) -> None:
+    def __init__(self, home: Path, *options: str, script: str = "", **variables: str) -> None:
         self._log = home.parent / f"{home.name}.log"
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*(command or (sys.executable, "-m", "recollect.cli.main", "serve")), "--port", "0", *options],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment(home, **variables),
-                text=True,
-                # Processes of a background shell ignore Ctrl-C; this one must not.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        arguments, environ = ["--port", "0", *options], environment(home, **variables)
+        self.process: subprocess.Popen[str] | ForkedCommand
+        if "--workers" not in options:
+            self.process = ForkedCommand(
+                [*(() if script else ("serve",)), *arguments], environ, self._log, script=script
             )
+        else:
+            # Its processes start the main module again.
+            command = (script,) if script else ("-m", "recollect.cli.main", "serve")
+            with self._log.open("wb") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, *command, *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=environ,
+                    text=True,
+                    # Processes of a background shell ignore Ctrl-C; this one must not.
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         match = re.search(r"https?://\S+:(\d+)", line)
@@ -77,7 +88,9 @@ class RecollectServer:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait(START_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def wait_until_healthy(self) -> None:
         deadline = time.monotonic() + START_S

@@ -111,7 +111,7 @@ def test_similar_statements_both_stay_by_default() -> None:
 
 def test_a_preset_may_merge_by_letters_or_by_meaning_but_never_over_a_number() -> None:
     old = memory("The user likes green teas", source="conversation", importance=0.5)
-    letters = ReconcileLimits(same_text=0.8)
+    letters = ReconcileLimits(text_similarity=0.8)
     result = run(fact("The user likes green tea"), existing=(old,), limits=letters)
     [change] = result.changes
     assert isinstance(change, Update)
@@ -119,7 +119,7 @@ def test_a_preset_may_merge_by_letters_or_by_meaning_but_never_over_a_number() -
     numbers = memory("The user has 3 cats", source="conversation")
     assert outcomes(run(fact("The user has 4 cats"), existing=(numbers,), limits=letters)) == [FactOutcome.ADDED]
     new = fact("Green tea is what the user drinks")
-    meaning = ReconcileLimits(same_meaning=0.9)
+    meaning = ReconcileLimits(vector_similarity=0.9)
     result = run(new, existing=(old,), limits=meaning, similarity={(new.content, "m1"): 0.93})
     assert outcomes(result) == [FactOutcome.MERGED]
 

@@ -31,7 +31,7 @@ FULL, BOB = Scope("full"), Scope("bob")
 
 
 def settings_with_maximum(home: Path, count: int) -> Settings:
-    return load({"home": home, "learn": "off", "user_memories_most": count}, environ={}).settings
+    return load({"home": home, "learn": "off", "user_max_records": count}, environ={}).settings
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_turns_and_forgotten_memories_count(service: Service) -> None:
     await add(service, FULL, "Sam likes tea")
     for record in await service.find(FULL, Listing()):
         await service.forget(FULL, record.id, by=BY)
-    with pytest.raises(QuotaReached, match="user_memories_most"):
+    with pytest.raises(QuotaReached, match="user_max_records"):
         await service.remember(session, [*messages, *messages], by=BY)
     await service.remember(session, messages, by=BY)
     assert await refused(service)
@@ -82,7 +82,7 @@ async def test_concurrent_adds_are_counted_together(service: Service) -> None:
 async def test_an_erasure_frees_space(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     from recollect.model.erasure import ErasureRequest, Target
 
-    monkeypatch.setattr(write_quota, "_REFRESH_AT_LIMIT_S", 0.0)
+    monkeypatch.setattr(write_quota, "REFRESH_AT_LIMIT_S", 0.0)
     for number in range(5):
         await add(service, FULL, f"note {number}")
     assert await refused(service)
@@ -93,7 +93,7 @@ async def test_an_erasure_frees_space(service: Service, monkeypatch: pytest.Monk
 
 
 async def test_records_of_other_processes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_quota, "_REFRESH_NEAR_LIMIT_S", -1.0)
+    monkeypatch.setattr(write_quota, "REFRESH_NEAR_LIMIT_S", -1.0)
     chosen = settings_with_maximum(tmp_path, 10)
     one, other = await open_service(chosen), await open_service(chosen)
     try:
@@ -163,15 +163,15 @@ async def test_the_library_and_an_import_raise_quota_reached(tmp_path: Path) -> 
 
 
 def test_the_command_line_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_USER_MEMORIES_MOST", "1")
+    monkeypatch.setenv("RECOLLECT_USER_MAX_RECORDS", "1")
     cli = Cli(tmp_path)
     cli.add("one")
-    assert "user_memories_most" in cli.error("add", "two", code=4)
+    assert "user_max_records" in cli.error("add", "two", code=4)
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Any]:
-    with served(tmp_path, learn="off", user_memories_most=1) as client:
+    with served(tmp_path, learn="off", user_max_records=1) as client:
         yield client
 
 
@@ -218,7 +218,7 @@ def test_every_route_that_adds_answers_429_without_retry_after(
 
 def test_a_chat_is_answered_and_reports_the_exceeded_quota(tmp_path: Path, llm: ScriptedLLM) -> None:
     llm.default = "Noted."
-    with served_proxy(tmp_path, llm.base_url, user_memories_most=2, learn="off") as server:
+    with served_proxy(tmp_path, llm.base_url, user_max_records=2, learn="off") as server:
         one = {"model": "m", "messages": [{"role": "user", "content": "My budget is $10,000"}], "user": "ann"}
         assert server.post(one).headers["x-memory-status"] == "ok"
         server.stored_turns("ann", 2)

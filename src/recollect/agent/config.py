@@ -68,10 +68,10 @@ def load_agent_config(settings: Settings) -> AgentConfig:
         if settings.agent_memory_tools
         else None,
         learns=settings.agent_learn,
-        records=settings.agent_episodes_kept,
+        records=settings.agent_store_episodes,
         recall_s=settings.recall_timeout_s,
         time_words=settings.time_words,
-        withheld=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
+        withheld=settings.excluded_tags,
     )
 
 
@@ -80,7 +80,7 @@ def _working_memory_limits(settings: Settings) -> WorkingMemoryLimits:
     half = settings.llm_context_tokens // 2
     is_local = (settings.agent_llm or settings.llm).startswith("local:")
     tokens = settings.agent_working_tokens
-    max_tokens = max(settings.agent_working_most, tokens)
+    max_tokens = max(settings.agent_working_max_tokens, tokens)
     return WorkingMemoryLimits(
         tokens=min(tokens, half) if is_local else tokens,
         keep_steps=settings.agent_keep_steps,

@@ -23,7 +23,7 @@ _MAX_CONNECTIONS = 64
 # After this many failures in a row calls pause, then one call tries again.
 _MAX_FAILURES = 3
 _POLL_S = 30.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 15.0
 
 
 class RedisClient:
@@ -94,7 +94,7 @@ class RedisClient:
             self.last_error = f"Redis does not answer ({type(error).__name__}); continuing without it"
             BREAKER_OPEN.set(1, "redis")
             _log.warning("%s", self.last_error)
-        self._pause_s = min(max(self._pause_s * 2, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), MAX_PAUSE_S)
         self._paused_until = monotonic() + self._pause_s
 
     async def listen(self, channel: str) -> AsyncIterator[str]:
@@ -131,7 +131,7 @@ class RedisClient:
             pass
 
 
-_MAX_BUCKETS = 100_000
+MAX_BUCKETS = 100_000
 
 # Uses the time of Redis, since the clocks of processes may differ.
 _ACQUIRE_SCRIPT = """
@@ -180,6 +180,6 @@ class RateLimiter:
         left = min(self._capacity, left + (moment - at) * rate)
         wait_s = 0.0 if left >= cost else (cost - left) / rate
         self._local_buckets[name] = (left if wait_s else left - cost, moment)
-        if len(self._local_buckets) > _MAX_BUCKETS:
+        if len(self._local_buckets) > MAX_BUCKETS:
             self._local_buckets.popitem(last=False)
         return wait_s

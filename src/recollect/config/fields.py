@@ -2,58 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import SecretStr, model_validator
 
+from recollect.config.name_mapping import with_current_names
 from recollect.config.presets import read_preset
-from recollect.config.server_fields import AgentSettings, AuthSettings, OperationSettings, ServerSettings, setting
+from recollect.config.server_fields import (
+    AgentSettings,
+    AuthSettings,
+    OperationSettings,
+    ServerSettings,
+    SettingsGroup,
+    setting,
+)
 
 
-class IndexSettings(BaseModel):
-    """The settings of vector indexes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    index: Literal["auto", "exact", "pgvector", "milvus", "chroma"] = setting(
-        "auto",
-        "The index for users with many memories: exact (in memory), pgvector, milvus or chroma "
-        "(extras); auto is exact.",
-    )
-    index_exact_rows: int = setting(
-        50_000, "Users with up to this many memories are searched exactly, in memory.", ge=0, le=10_000_000
-    )
-    index_timeout_s: float = setting(
-        1.0, "Timeout of the index; the vectors in the ledger are searched instead then.", gt=0, le=60
-    )
-    milvus_address: str = setting(
-        "",
-        "Address of Milvus: a file (Milvus Lite), host:19530 or an http:// address of a server or "
-        "cluster. Empty for a file in `home`.",
-    )
-    milvus_token: SecretStr = setting(SecretStr(""), "Token of Milvus, or user:password.")
-    milvus_collection: str = setting(
-        "agentic_memory",
-        "Collection in Milvus, which no other ledger may use; a second model uses one with a suffix.",
-        pattern="^[A-Za-z_][A-Za-z0-9_]{0,200}$",
-    )
-    milvus_m: int = setting(16, "HNSW: number of neighbours of a vector.", ge=2, le=2048)
-    milvus_ef_construction: int = setting(256, "HNSW: number of candidates when a vector is added.", ge=8, le=4096)
-    milvus_ef: int = setting(64, "HNSW: minimum number of candidates in a search.", ge=8, le=4096)
-    chroma_address: str = setting(
-        "", "Address of Chroma: a folder, or the http:// address of a server. Empty for a folder in `home`."
-    )
-    chroma_token: SecretStr = setting(SecretStr(""), "Bearer token of the Chroma server.")
-    chroma_collection: str = setting(
-        "agentic_memory",
-        "Collection in Chroma, which no other ledger may use; a second model uses one with a suffix.",
-        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{1,200}[A-Za-z0-9]$",
-    )
-
-
-class MemorySettings(BaseModel):
-    """The settings of storing, learning and recalling memories."""
+class StoreSettings(SettingsGroup):
+    """The settings of the ledger, the embedding model and the defaults of searches."""
 
     home: Path = setting(Path("~/.recollect"), "Folder of the ledger and of config.toml.")
     preset: str = setting("", "Named defaults; see below. Empty for Recollect's own.")
@@ -61,7 +29,6 @@ class MemorySettings(BaseModel):
     postgres_connections: int = setting(
         10, "Maximum number of connections of a process to PostgreSQL; all but two may write.", ge=3, le=1000
     )
-
     embedder: str = setting(
         "bundled",
         "The embedding model: bundled, openai:MODEL, model2vec:NAME, sentence-transformers:NAME, "
@@ -80,25 +47,28 @@ class MemorySettings(BaseModel):
         0, "Request vectors of this size; 0 for the size of the model.", ge=0, le=16_384
     )
     embedder_timeout_s: float = setting(30.0, "Timeout for embeddings.", gt=0, le=600)
-    embedder_before_url: str = setting(
+    previous_embedder_url: str = setting(
         "", "During a change of the embedder: base URL of the earlier one; empty for its recorded one."
     )
-    embedder_before_api_key: SecretStr = setting(
+    previous_embedder_api_key: SecretStr = setting(
         SecretStr(""), "API key of the earlier embedder; empty for that of `embedder` if the URL is the same."
     )
     embedding_cache_mb: int = setting(32, "Memory for cached embeddings; 0 disables the cache.", ge=0, le=65_536)
-
     index_memory_mb: int = setting(
         1024, "Memory for users' vectors; the least recently used are evicted.", ge=16, le=1_048_576
     )
     search_limit: int = setting(10, "Default number of hits of a search.", ge=1, le=1000)
     search_min_score: float = setting(0.15, "Minimum relevance of a hit, from 0 to 1.", ge=0, le=1)
-    search_elbow: bool = setting(False, "Cut the hits where the scores drop steeply.")
     late_interaction: bool = setting(
         True,
         "Also compare questions with memories word piece by word piece, with a small bundled network: better ranking"
         " for about 2 ms a search, 3 kB a memory, and 3 ms of background work for each write.",
     )
+
+
+class RankingSettings(SettingsGroup):
+    """The settings of scoring, reranking and selection."""
+
     fusion: Literal["learned", "rrf", "weights"] = setting(
         "learned", "How signals are fused to one score: the learned blend, reciprocal ranks, or fixed weights."
     )
@@ -115,6 +85,22 @@ class MemorySettings(BaseModel):
         0.7, "Relevance against diversity when hits are selected: 1 is relevance only.", ge=0, le=1
     )
     hits_per_source: int = setting(2, "Maximum number of hits from the same turn.", ge=1, le=1000)
+    search_elbow: bool = setting(False, "Cut the hits where the scores drop steeply.")
+    rerank_mode: Literal["blend", "replace"] = setting(
+        "blend", "How the reranker's score is used: blended with the relevance, or instead of it."
+    )
+    rerank_candidates: int = setting(30, "Number of candidates that are reranked.", ge=1, le=200)
+    rerank_timeout_s: float = setting(2.0, "Timeout of the reranker; its scores are then not used.", gt=0, le=60)
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        if self.recency_adds * self.recency_weight + self.importance_weight + self.access_weight > 1:
+            raise ValueError("the weights of recency, importance and access must not add up to more than 1")
+        return self
+
+
+class RecallSettings(RankingSettings):
+    """The settings of recall, including those of its ranking."""
 
     recall_decide: bool = setting(True, "Skip recall for greetings, general knowledge and tool requests.")
     recall_timeout_s: float = setting(
@@ -123,7 +109,7 @@ class MemorySettings(BaseModel):
     recall_facts: int = setting(
         20, "Maximum number of keyed facts that are recalled for every question.", ge=0, le=1000
     )
-    recall_facts_importance: float = setting(
+    recall_facts_min_importance: float = setting(
         0.5, "Minimum importance of keyed facts that are recalled for every question.", ge=0, le=1
     )
     time_words: Literal["prefer", "filter", "off"] = setting(
@@ -159,9 +145,18 @@ class MemorySettings(BaseModel):
         le=1000,
     )
     recall_turns: bool = setting(True, "Whether turns are recalled in addition to the memories extracted from them.")
-    recall_withhold: str = setting(
+    recall_excluded_tags: str = setting(
         "", "Tags, separated by commas: memories with one of them are never put into a prompt."
     )
+
+    @cached_property
+    def excluded_tags(self) -> frozenset[str]:
+        """The tags of memories that are never put into a prompt."""
+        return frozenset(filter(None, map(str.strip, self.recall_excluded_tags.split(","))))
+
+
+class ModelSettings(SettingsGroup):
+    """The settings of the LLM and the reranker."""
 
     llm: str = setting(
         "",
@@ -175,13 +170,13 @@ class MemorySettings(BaseModel):
     )
     llm_api_key: SecretStr = setting(SecretStr(""), "API key for `llm_url`.", aliases=("OPENAI_API_KEY",))
     llm_timeout_s: float = setting(60.0, "Timeout for an answer of the LLM.", gt=0, le=600)
-    llm_user_tokens_a_day: int = setting(
+    llm_user_tokens_per_day: int = setting(
         0,
         "Maximum number of LLM tokens a day for each user; 0 for no limit. If it is not set, learning"
         " with the upstream (learn_with_upstream) is limited to 100,000.",
         ge=0,
     )
-    llm_tokens_a_day: int = setting(
+    llm_tokens_per_day: int = setting(
         0, "Maximum number of LLM tokens a day for all users together; 0 for no limit.", ge=0
     )
     llm_size: Literal["auto", "small", "large"] = setting(
@@ -190,7 +185,6 @@ class MemorySettings(BaseModel):
         "number of parameters in its name or file, small up to 4 billion.",
     )
     llm_context_tokens: int = setting(8192, "Context window of a local model, in tokens.", ge=1024, le=131_072)
-
     reranker: str = setting(
         "none",
         "Model that reranks the best candidates: none, neural (an extra), auto (neural if it is installed),"
@@ -198,11 +192,10 @@ class MemorySettings(BaseModel):
     )
     reranker_url: str = setting("", "Address of an HTTP reranker with the API of Cohere, Jina or TEI.")
     reranker_api_key: SecretStr = setting(SecretStr(""), "API key for `reranker_url`.")
-    rerank_mode: Literal["blend", "replace"] = setting(
-        "blend", "How the reranker's score is used: blended with the relevance, or instead of it."
-    )
-    rerank_candidates: int = setting(30, "Number of candidates that are reranked.", ge=1, le=200)
-    rerank_timeout_s: float = setting(2.0, "Timeout of the reranker; its scores are then not used.", gt=0, le=60)
+
+
+class LearningSettings(SettingsGroup):
+    """The settings of extraction."""
 
     learn: Literal["auto", "llm", "selector", "rules", "off"] = setting(
         "auto",
@@ -241,12 +234,19 @@ class MemorySettings(BaseModel):
         ge=0,
         le=1,
     )
-    same_letters: float = setting(
+    merge_text_similarity: float = setting(
         1.0, "Merge two memories if their Levenshtein similarity is above this; 1 for never.", ge=0, le=1
     )
-    same_meaning: float = setting(
+    merge_vector_similarity: float = setting(
         1.0, "Merge two memories if the cosine of their vectors is above this; 1 for never.", ge=0, le=1
     )
+    redact_turns: bool = setting(True, "Redact passwords, keys and card numbers in turns.")
+    redact_memories: bool = setting(True, "Redact them in memories that are added, changed, reviewed or imported.")
+
+
+class SessionSettings(SettingsGroup):
+    """The settings of sessions: when they are compressed and summarised, and the memories made at their end."""
+
     session_idle_s: float = setting(1800.0, "A session ends after this time without a turn.", gt=0, le=31_536_000)
     compress_every: int = setting(
         20, "Compress older turns to an episode after this many new ones; 0 for never.", ge=0, le=10_000
@@ -258,7 +258,7 @@ class MemorySettings(BaseModel):
     summary_every: int = setting(
         0, "Update a conversation's summary after this many turns; 0 for never.", ge=0, le=10_000
     )
-    keep_invocations: bool = setting(
+    store_invocations: bool = setting(
         False, "Store the request and the result of each exchange with the conversation."
     )
     session_episode: bool = setting(True, "Store an episode when a session ends.")
@@ -266,7 +266,12 @@ class MemorySettings(BaseModel):
         False, "Let the LLM describe the task of an episode: goal, steps, outcome, lessons."
     )
     promote: bool = setting(True, "Promote important memories of a session to later sessions when it ends.")
-    promote_importance: float = setting(0.6, "Minimum importance of a promoted memory.", ge=0, le=1)
+    promote_min_importance: float = setting(0.6, "Minimum importance of a promoted memory.", ge=0, le=1)
+
+
+class QuotaSettings(SettingsGroup):
+    """The maximum numbers of memories."""
+
     quota_user: int = setting(0, "Maximum number of memories of a user, without summaries; 0 for no limit.", ge=0)
     quota_project: int = setting(0, "Maximum number of memories of a project; 0 for no limit.", ge=0)
     quota_session: int = setting(0, "Maximum number of memories of a session; 0 for no limit.", ge=0)
@@ -276,31 +281,86 @@ class MemorySettings(BaseModel):
         " important, new or not, so that none displaces a more important one; or the oldest.",
     )
     quota_turns: bool = setting(False, "Whether turns count as memories in a quota, and are forgotten as well.")
+
+
+class MaintenanceSettings(QuotaSettings):
+    """The settings of maintenance and jobs."""
+
     prune_days: float = setting(
         90.0, "Pruning considers memories that were not used for this many days.", ge=1, le=36_500
     )
-    upkeep_nightly: str = setting(
+    nightly_maintenance: str = setting(
         "", "Nightly maintenance: any of prune, consolidate and reflect, separated by commas."
     )
     forget_days: float = setting(30.0, "Forgotten memories can be restored for this many days.", ge=1, le=36_500)
-    most_waiting_jobs: int = setting(1000, "Reject new turns of a user while this many of their jobs are due.", ge=1)
+    max_waiting_jobs: int = setting(1000, "Reject new turns of a user while this many of their jobs are due.", ge=1)
     job_lease_s: float = setting(30.0, "A job of a worker that is gone is taken over after this time.", gt=0, le=3600)
     job_tries: int = setting(8, "Number of tries before a job is dead.", ge=1, le=100)
     worker: bool = setting(
         True, "Whether the server, and programs that call remember, run jobs; otherwise only workers do."
     )
     worker_jobs: int = setting(4, "Number of jobs that a worker runs concurrently.", ge=1, le=256)
-    redact_turns: bool = setting(True, "Redact passwords, keys and card numbers in turns.")
-    redact_memories: bool = setting(True, "Redact them in memories that are added, changed, reviewed or imported.")
 
 
-class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, IndexSettings, MemorySettings):
+class IndexSettings(SettingsGroup):
+    """The settings of vector indexes."""
+
+    index: Literal["auto", "exact", "pgvector", "milvus", "chroma"] = setting(
+        "auto",
+        "The index for users with many memories: exact (in memory), pgvector, milvus or chroma "
+        "(extras); auto is exact.",
+    )
+    index_exact_rows: int = setting(
+        50_000, "Users with up to this many memories are searched exactly, in memory.", ge=0, le=10_000_000
+    )
+    index_timeout_s: float = setting(
+        1.0, "Timeout of the index; the vectors in the ledger are searched instead then.", gt=0, le=60
+    )
+    milvus_address: str = setting(
+        "",
+        "Address of Milvus: a file (Milvus Lite), host:19530 or an http:// address of a server or "
+        "cluster. Empty for a file in `home`.",
+    )
+    milvus_token: SecretStr = setting(SecretStr(""), "Token of Milvus, or user:password.")
+    milvus_collection: str = setting(
+        "agentic_memory",
+        "Collection in Milvus, which no other ledger may use; a second model uses one with a suffix.",
+        pattern="^[A-Za-z_][A-Za-z0-9_]{0,200}$",
+    )
+    milvus_m: int = setting(16, "HNSW: number of neighbours of a vector.", ge=2, le=2048)
+    milvus_ef_construction: int = setting(256, "HNSW: number of candidates when a vector is added.", ge=8, le=4096)
+    milvus_ef: int = setting(64, "HNSW: minimum number of candidates in a search.", ge=8, le=4096)
+    chroma_address: str = setting(
+        "", "Address of Chroma: a folder, or the http:// address of a server. Empty for a folder in `home`."
+    )
+    chroma_token: SecretStr = setting(SecretStr(""), "Bearer token of the Chroma server.")
+    chroma_collection: str = setting(
+        "agentic_memory",
+        "Collection in Chroma, which no other ledger may use; a second model uses one with a suffix.",
+        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{1,200}[A-Za-z0-9]$",
+    )
+
+
+class Settings(
+    ServerSettings,
+    AuthSettings,
+    OperationSettings,
+    AgentSettings,
+    IndexSettings,
+    MaintenanceSettings,
+    SessionSettings,
+    LearningSettings,
+    ModelSettings,
+    RecallSettings,
+    StoreSettings,
+):
     """The settings of Recollect; those of the preset are the defaults of all others."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
     def _apply_preset(cls, values: Any) -> Any:
-        preset = values.get("preset") if isinstance(values, dict) else None
+        if not isinstance(values, dict):
+            return values
+        values = with_current_names(values)
+        preset = values.get("preset")
         return {**read_preset(preset), **values} if preset and isinstance(preset, str) else values

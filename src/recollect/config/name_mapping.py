@@ -6,10 +6,42 @@ a table of these names; a rule turns a value into settings of ours. A name that 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from recollect.errors import InvalidSettings
+
+_log = logging.getLogger("recollect")
+# Names that settings had before, which are still accepted.
+FORMER_NAMES: Mapping[str, str] = {
+    "agent_episodes_kept": "agent_store_episodes",
+    "agent_working_most": "agent_working_max_tokens",
+    "cache_from_ms": "cache_min_ms",
+    "embedder_before_api_key": "previous_embedder_api_key",
+    "embedder_before_url": "previous_embedder_url",
+    "keep_invocations": "store_invocations",
+    "llm_tokens_a_day": "llm_tokens_per_day",
+    "llm_user_tokens_a_day": "llm_user_tokens_per_day",
+    "most_waiting_jobs": "max_waiting_jobs",
+    "promote_importance": "promote_min_importance",
+    "recall_facts_importance": "recall_facts_min_importance",
+    "recall_withhold": "recall_excluded_tags",
+    "same_letters": "merge_text_similarity",
+    "same_meaning": "merge_vector_similarity",
+    "stop_within_s": "shutdown_timeout_s",
+    "upkeep_nightly": "nightly_maintenance",
+    "user_memories_most": "user_max_records",
+}
+
+
+def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with former names of settings replaced; where both are present, the current one counts."""
+    renamed = {FORMER_NAMES[name]: value for name, value in values.items() if name in FORMER_NAMES}
+    for name in FORMER_NAMES.keys() & values.keys():
+        _log.warning("the setting %s is called %s now", name, FORMER_NAMES[name])
+    return renamed | {name: value for name, value in values.items() if name not in FORMER_NAMES}
+
 
 # Returns settings for a value; raises ValueError with the problem, such as "must be a URL".
 Rule = Callable[[Any], Mapping[str, Any]]
@@ -90,8 +122,8 @@ NAMES: Mapping[str, Mapping[str, Rule]] = {
         "agent-mem.enable-auto-fact-extraction": rename("agent_learn"),
         "agent-mem.enable-episode-recording": choose(
             {
-                True: {"agent_episodes_kept": True},
-                False: {"agent_episodes_kept": False, "session_episode": False, "task_episodes": False},
+                True: {"agent_store_episodes": True},
+                False: {"agent_store_episodes": False, "session_episode": False, "task_episodes": False},
             }
         ),
         "agent-mem.additional-context": rename("agent_context"),

@@ -14,14 +14,18 @@ def setting(default: Any, description: str, *, aliases: tuple[str, ...] = (), **
     return Field(default=default, description=description, json_schema_extra=extra, **limits)
 
 
+class SettingsGroup(BaseModel):
+    """Settings that belong together; a function that needs one of them takes its group."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
 # Requests are forwarded to an endpoint with the Responses API, translated for others; auto detects it.
 ResponsesMode: TypeAlias = Literal["auto", "native", "translate"]
 
 
-class UpstreamSettings(BaseModel):
+class UpstreamSettings(SettingsGroup):
     """One of several endpoints that chats are sent to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     models: str = Field(description="Names of its models, with * as a wildcard, separated by commas.")
     url: str = Field(description="Base URL.")
@@ -34,7 +38,7 @@ def parse_json(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(SettingsGroup):
     """The settings of the server and its upstream."""
 
     upstream_url: str = setting(
@@ -150,13 +154,11 @@ class ServerSettings(BaseModel):
         ge=0,
         le=1_000_000,
     )
-    stop_within_s: int = setting(30, "Time for running requests to end when the server stops.", ge=1, le=3600)
+    shutdown_timeout_s: int = setting(30, "Time for running requests to end when the server stops.", ge=1, le=3600)
 
 
-class AuthSettings(BaseModel):
+class AuthSettings(SettingsGroup):
     """The settings of authentication."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     auth: str = setting(
         "auto",
@@ -181,10 +183,8 @@ class AuthSettings(BaseModel):
     jwt_skew_s: float = setting(30.0, "Allowed clock skew of the issuer.", ge=0, le=600)
 
 
-class OperationSettings(BaseModel):
+class OperationSettings(SettingsGroup):
     """The settings of logging, tracing, Redis, limits and the mirror."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     access_log: bool = setting(True, "Whether the server logs each request, without its content.")
     log_level: str = setting("info", "Log level.", pattern="^(debug|info|warning|error)$")
@@ -200,7 +200,7 @@ class OperationSettings(BaseModel):
     redis_prefix: str = setting("recollect", "Prefix of all keys in Redis.", pattern="^[A-Za-z0-9._-]{1,64}$")
     redis_timeout_s: float = setting(0.1, "Timeout of Redis.", gt=0, le=10)
     cache_ttl_s: int = setting(300, "Lifetime of entries in Redis.", ge=1, le=86_400)
-    cache_from_ms: float = setting(10.0, "Cache only results slower than this many milliseconds.", ge=0)
+    cache_min_ms: float = setting(10.0, "Cache only results slower than this many milliseconds.", ge=0)
     cache_lookups: Literal["off", "lists", "all"] = setting(
         "lists",
         "Lookups that are cached with the content of the memories: none, lists and counts, or single "
@@ -216,7 +216,7 @@ class OperationSettings(BaseModel):
         "Maximum number of messages and memories a minute that are stored for a user; then 429. 0 for no limit.",
         ge=0,
     )
-    user_memories_most: int = setting(
+    user_max_records: int = setting(
         1_000_000,
         "Maximum number of records of a user, including turns and forgotten memories; then 429. 0 for no limit.",
         ge=0,
@@ -231,10 +231,8 @@ class OperationSettings(BaseModel):
     )
 
 
-class HttpToolSettings(BaseModel):
+class HttpToolSettings(SettingsGroup):
     """A tool that is an HTTP request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     description: str = Field(min_length=1, description="Description for the model.")
     url: str = Field(description="Address; {name} in its path or query is replaced by an argument.")
@@ -244,10 +242,8 @@ class HttpToolSettings(BaseModel):
     headers: dict[str, SecretStr] = setting({}, "Headers, such as one with a key.")
 
 
-class McpSettings(BaseModel):
+class McpSettings(SettingsGroup):
     """An MCP server whose tools the agent may use."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     command: str = setting("", "Program with an MCP server on standard input and output.")
     args: list[str] = setting([], "Its arguments.")
@@ -255,7 +251,7 @@ class McpSettings(BaseModel):
     url: str = setting("", "Address of an MCP server over HTTP, instead of a command.")
 
 
-class AgentSettings(BaseModel):
+class AgentSettings(SettingsGroup):
     """The settings of the agent."""
 
     agent_llm: str = setting("", "Model of the agent, in the form of `llm`; empty for the same.")
@@ -275,7 +271,7 @@ class AgentSettings(BaseModel):
     agent_working_tokens: int = setting(
         2000, "Size of the working memory, in tokens, above which older steps are summarized.", ge=400, le=1_000_000
     )
-    agent_working_most: int = setting(
+    agent_working_max_tokens: int = setting(
         16_000,
         "Maximum number of tokens of the working memory; longer tool results are cut. At most half of"
         " a local model's context window.",
@@ -286,7 +282,7 @@ class AgentSettings(BaseModel):
     agent_facts: int = setting(5, "Number of facts that a run begins with.", ge=0, le=100)
     agent_episodes: int = setting(3, "Number of past episodes that a run begins with.", ge=0, le=100)
     agent_learn: bool = setting(True, "Learn facts from the question and the answer when a run ends.")
-    agent_episodes_kept: bool = setting(True, "Store an episode of each run that was a task when it ends.")
+    agent_store_episodes: bool = setting(True, "Store an episode of each run that was a task when it ends.")
     agent_memory_tools: bool = setting(
         True, "Whether runs with memory have tools to retrieve, store, correct and forget."
     )

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from recollect.config.fields import Settings
-from recollect.config.name_mapping import preset_of_block, translate
+from recollect.config.name_mapping import FORMER_NAMES, preset_of_block, translate, with_current_names
 from recollect.config.presets import preset_names, read_preset
 from recollect.errors import InvalidSettings
 
@@ -68,11 +68,11 @@ def load(
     environ: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
     """Merge the layers; an InvalidSettings names the setting and its source."""
-    from_arguments = {name: value for name, value in (overrides or {}).items() if value is not None}
+    from_arguments = with_current_names({k: value for k, value in (overrides or {}).items() if value is not None})
     from_environ = dict(_from_environ(os.environ if environ is None else environ))
     home = Path(from_arguments.get("home") or from_environ.get("home", ("", ""))[0] or Settings().home).expanduser()
     path = file or next((home / name for name in FILE_NAMES if (home / name).is_file()), None)
-    from_file = _read_file(path) if path else {}
+    from_file = with_current_names(_read_file(path)) if path else {}
     if "home" in from_file:
         raise InvalidSettings(f"home cannot be set in {path}, which is in that folder; use {variable_name('home')}")
 
@@ -103,24 +103,26 @@ def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Setting
         return Settings.model_validate(merged)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0])
+        # Without a name, it is about several settings together.
+        name = str(first["loc"][0]) if first["loc"] else ""
         if first["type"] == "extra_forbidden" and (preset := preset_of_block(name)):
             problem = f"{name!r} is a block of the preset {preset!r}; set preset to use it"
         elif first["type"] == "extra_forbidden":
             problem = f"there is no setting {name!r}; `recollect config show` lists them"
         else:
-            problem = f"{name}: {first['msg']}"
+            problem = f"{name}: {first['msg']}" if name else first["msg"].removeprefix("Value error, ")
         raise InvalidSettings(f"{problem} (from {sources.get(name, 'arguments')})") from None
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    variables = {variable_name(name) for name in Settings.model_fields}
+    former = {current: variable_name(name) for name, current in FORMER_NAMES.items()}
+    variables = {*map(variable_name, Settings.model_fields), *former.values()}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in variables:
             _log.warning("%s is not a setting; `recollect config show` lists them", variable)
     for name, info in Settings.model_fields.items():
         aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
-        for variable in (variable_name(name), *aliases):  # type: ignore[misc]
+        for variable in (variable_name(name), former.get(name, ""), *aliases):  # type: ignore[misc]
             if environ.get(str(variable)):
                 yield name, (environ[str(variable)], str(variable))
                 break

@@ -171,9 +171,9 @@ for _endpoint in (live, health, ready, version, metrics):
     health_router.add_api_route(f"/{_endpoint.__name__}", _endpoint, methods=["HEAD"], include_in_schema=False)
 
 _log = logging.getLogger("recollect")
-_CHECK_EVERY_S = 10.0
+CHECK_INTERVAL_S = 10.0
 # `/ready` does not wait for a store that hangs.
-_CHECK_TIMEOUT_S = 2.0
+CHECK_TIMEOUT_S = 2.0
 # A ledger that answers late is slow, as on a loaded machine; one that is silent for so long is unavailable.
 _MAX_SILENCE_S = 30.0
 _MAX_QUERIES = 4
@@ -241,7 +241,7 @@ class HealthMonitor:
         self._answered_at = self._answered_at or clock()
         if len(self._queries) < _MAX_QUERIES:
             query = self._queries.start(self._query_ledger(service, check_number))
-            await asyncio.wait([query], timeout=_CHECK_TIMEOUT_S)
+            await asyncio.wait([query], timeout=CHECK_TIMEOUT_S)
             if query.done():
                 query.result()
                 return
@@ -286,4 +286,4 @@ class HealthMonitor:
             except Exception:
                 # The monitor must not stop, or it would report good health for ever.
                 _log.exception("the health check failed")
-            await asyncio.sleep(_CHECK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)

@@ -96,7 +96,7 @@ def serve(
 ) -> None:
     """Serve on these sockets until a graceful stop.
 
-    After SIGTERM or Ctrl-C no request is accepted, and running ones may finish within `stop_within_s`. A second
+    After SIGTERM or Ctrl-C no request is accepted, and running ones may finish within `shutdown_timeout_s`. A second
     signal ends the process at once. Everything that was acknowledged is on disk by then.
     """
     if settings.server_processes > 1 and not worker:
@@ -194,7 +194,7 @@ def _uvicorn_config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> 
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=settings.stop_within_s,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
         timeout_keep_alive=settings.keep_alive_s,
         http=guarded_protocol(settings),
         # No route takes a websocket.
@@ -419,7 +419,7 @@ class ProcessSupervisor:
                 raise Unavailable("the server could not start; its log has the reason")
             _log.warning("server process %s ended with %s; starting another", process.pid, process.exitcode)
             self._start()
-        timeout_s = self._settings.stop_within_s + _GRACE_S
+        timeout_s = self._settings.shutdown_timeout_s + _GRACE_S
         if self._stopping_at and time.monotonic() - self._stopping_at > timeout_s:
             self._kill_all()
 

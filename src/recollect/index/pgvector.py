@@ -97,7 +97,8 @@ class PgvectorStore:
         self, number: int, user: str, vector: Vector, *, places: Sequence[str], limit: int
     ) -> Sequence[Row] | None:
         """Return rows with their scores, or None if the user's vectors are not indexed."""
-        params = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
+        params = {"user": user, "model": number, "places": list(places), "limit": limit}
+        params["vector"] = str(vector.tolist())
 
         async def find(tx: Tx) -> Sequence[Row] | None:
             ready = await tx.rows(sql.READY, params)

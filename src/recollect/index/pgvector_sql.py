@@ -134,7 +134,7 @@ EXACT_SCAN = "SELECT set_config('enable_indexscan', 'on', true), " + ", ".join(
 def nearest(model: int, dimensions: int) -> str:
     """Return SQL for the nearest visible rows by the index."""
     kind = f"halfvec({dimensions:d})"
-    distance = f"(v.half::{kind}) <=> :vector::real[]::{kind}"
+    distance = f"(v.half::{kind}) <=> :vector::text::{kind}"
     return (
         f"SELECT v.row, 1 - ({distance}) FROM vectors v JOIN memories m ON m.row = v.row "
         f"WHERE v.user_id = :user AND v.model = {model:d} AND v.half IS NOT NULL AND m.user_id = :user "
@@ -144,7 +144,7 @@ def nearest(model: int, dimensions: int) -> str:
 
 def nearest_exact(model: int) -> str:
     """Return SQL for the nearest visible rows by an exact scan."""
-    distance = "v.half <=> :vector::real[]::halfvec"
+    distance = "v.half <=> :vector::text::halfvec"
     return (
         f"SELECT v.row, 1 - ({distance}) FROM memories m JOIN vectors v ON v.user_id = m.user_id AND v.row = m.row "
         f"WHERE m.user_id = :user AND m.status = 'active' AND m.place = ANY (:places) AND v.model = {model:d} "

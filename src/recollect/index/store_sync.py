@@ -30,7 +30,7 @@ from recollect.observability.tracing import format_traceback
 
 _log = logging.getLogger("recollect")
 
-_BATCH_ROWS = 500
+BATCH_ROWS = 500
 _BATCH_USERS = 200
 # Greater than any row number.
 _LAST_ROW = 2**62
@@ -38,7 +38,7 @@ _LEASE_S = 30.0
 # The timeout of a batch is less than the lease, so that no other process has begun by then.
 _BATCH_TIMEOUT_S = 20.0
 # Changes of other processes are polled; those of this one are written after a short delay, together.
-_EVERY_S = 5.0
+INTERVAL_S = 5.0
 _DEBOUNCE_S = 0.2
 # Up to this many erased users are dropped without listing the users of the store first, which is slow.
 _MAX_UNCHECKED_ERASED = 100
@@ -81,7 +81,7 @@ class IndexSync:
         store: ExternalVectorStore,
         *,
         feed_name: str,
-        every_s: float = _EVERY_S,
+        every_s: float = INTERVAL_S,
     ) -> None:
         self.feed_name = feed_name
         self._ledger = ledger
@@ -127,7 +127,7 @@ class IndexSync:
         return count
 
     async def _batches(self, lagging: Sequence[IndexLag]) -> AsyncIterator[_Batch]:
-        """Yield what the store lacks of these users, about _BATCH_ROWS rows at a time."""
+        """Yield what the store lacks of these users, about BATCH_ROWS rows at a time."""
         batch = _Batch()
         for each in lagging:
             if each.indexed.epoch != each.current.epoch:
@@ -135,14 +135,14 @@ class IndexSync:
             after = (each.indexed.number if each.indexed.number <= each.current.number else 0, _LAST_ROW)
             is_last = False
             while not is_last:
-                changed = await self._ledger.changed_rows(each.user, model=self.model, after=after, limit=_BATCH_ROWS)
+                changed = await self._ledger.changed_rows(each.user, model=self.model, after=after, limit=BATCH_ROWS)
                 batch.add(each.user, changed)
-                is_last = len(changed) < _BATCH_ROWS
+                is_last = len(changed) < BATCH_ROWS
                 if not is_last:
                     after = (changed[-1].revision, changed[-1].row.row)
                 # The last revision may continue in the next batch: only those before it are complete.
                 batch.fed[each.user] = each.current if is_last else Revision(after[0] - 1, each.current.epoch)
-                if len(batch.rows) >= _BATCH_ROWS:
+                if len(batch.rows) >= BATCH_ROWS:
                     yield batch
                     batch = _Batch()
         yield batch
@@ -165,8 +165,8 @@ class IndexSync:
             if not rows:
                 return await self.store.drop_user(hash_user(user))
             orphans = sorted(set(stored).difference(row.row for row in rows))
-            for start in range(0, len(orphans), _BATCH_ROWS):
-                await self.store.drop(orphans[start : start + _BATCH_ROWS])
+            for start in range(0, len(orphans), BATCH_ROWS):
+                await self.store.drop(orphans[start : start + BATCH_ROWS])
         return len(orphans)
 
     async def _has_lease(self) -> bool:

@@ -31,7 +31,7 @@ Rows = NDArray[np.int64]
 
 # The mean of a sample of this size is off by a 32nd of the standard deviation.
 SAMPLE_ROWS = 1_024
-_CHECK_EVERY_S = 1.0
+CHECK_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class UnsyncedRows:
     async def drop_synced(self, user: str, *, ledger: Ledger, index: str, settles_s: float) -> None:
         """Remove the rows that every search of the store sees by now."""
         moment = monotonic()
-        if not self.rows or moment < self.checked_at + _CHECK_EVERY_S:
+        if not self.rows or moment < self.checked_at + CHECK_INTERVAL_S:
             return
         self.checked_at = moment
         synced = await synced_revision(user, ledger=ledger, index=index, settles_s=settles_s)

@@ -6,9 +6,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,35 +118,6 @@ def translate_error(error: Exception, where: str) -> RecollectError:
             return StoreUnavailable(f"{where}: {error}")
 
 
-# Types below this number are built into PostgreSQL, and the same in all databases.
-_FIRST_CUSTOM_OID = 16_384
-# All array types in our statements.
-ARRAYS = "SELECT NULL::bigint[], NULL::real[]"
-# The results of type introspection, by the types asked for.
-_TYPE_CACHE: dict[frozenset[int], list[Any]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class _CachedStatement:
-    """Stands for the introspection statement; having a name, it leaves the statement being prepared alone."""
-
-    name: str = "known"
-
-
-class TypeCachingConnection:
-    """Caches type introspection for the process, which takes milliseconds on each new connection."""
-
-    async def _introspect_types(self, typeoids: Iterable[int], within_s: float | None) -> tuple[list[Any], Any]:
-        types = frozenset(typeoids)
-        for cached_oids, cached_types in _TYPE_CACHE.items():
-            if types <= cached_oids:
-                return cached_types, _CachedStatement()
-        introspected, statement = await super()._introspect_types(typeoids, within_s)  # type: ignore[misc]
-        if max(types, default=_FIRST_CUSTOM_OID) < _FIRST_CUSTOM_OID:
-            _TYPE_CACHE[types] = list(introspected)
-        return introspected, statement
-
-
 try:
     import asyncpg
     from asyncpg import exceptions as pg
@@ -183,7 +153,7 @@ _BEGIN_MIGRATION = (
 IDLE_S, ALIVE_S = 30.0, 2.0
 
 
-class _Connection(TenantConnection, TypeCachingConnection, asyncpg.Connection):  # type: ignore[misc]
+class _Connection(TenantConnection, asyncpg.Connection):  # type: ignore[misc]
     """A connection that knows its tenant and when it was last used."""
 
     _used_at = 0.0
@@ -241,8 +211,6 @@ class PostgresEngine:
             version = connection.get_server_version()
             try:
                 process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
-                # Fills the type cache before any request needs it.
-                await connection.fetchrow(ARRAYS, timeout=self._timeout_s)
             except ERRORS as error:
                 raise translate_error(error, self.where) from error
             # Behind a pooler each transaction may use another connection, so that only SET LOCAL holds.

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recollect.errors import InvalidText
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, OPERATORS, Postings, Row, Tenant, Tx
@@ -133,7 +134,7 @@ class TsvectorTerms:
         )
 
     async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
-        await tx.run("DELETE FROM terms WHERE row = ANY (:rows)", {"rows": list(rows)})
+        await tx.run(f"DELETE FROM terms WHERE {tx.dialect.among_numbers('row', 'rows')}", {"rows": list(rows)})
 
     async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
         async for rows in pages:
@@ -146,11 +147,16 @@ class TsvectorTerms:
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
         params = {"words": [_quoted(_truncate(word)) for word in words]}
-        arrays = await tx.rows("SELECT rows, times FROM recollect_said(:words::text[])", params)
-        return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in arrays]
+        # As texts of arrays, for the reason of `among_numbers`.
+        arrays = await tx.rows("SELECT rows::text, times::text FROM recollect_said(:words::text[])", params)
+        return [(_parse_numbers(rows), _parse_numbers(times)) for rows, times in arrays]
 
     async def count(self, tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
+
+
+def _parse_numbers(array: str | None) -> NDArray[np.int64]:
+    return np.fromstring(array[1:-1] if array else "", np.float64, sep=",").astype(np.int64)
 
 
 def tsvector_of(words: str) -> str:
@@ -199,6 +205,10 @@ class PostgresDialect:
 
     def among(self, column: str, param: str) -> str:
         return f"{column} = ANY (:{param})"
+
+    def among_numbers(self, column: str, param: str) -> str:
+        # Not an array of integers: asyncpg takes milliseconds to learn that type, on every connection.
+        return f"{column} = ANY (ARRAY(SELECT jsonb_array_elements_text(:{param})::bigint))"
 
     def contains(self, column: str, param: str) -> str:
         return f"strpos({column}, :{param}) > 0"

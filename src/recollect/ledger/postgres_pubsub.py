@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A payload has less than 8000 bytes.
 MAX_PAYLOAD_CHARS = 7900
-_ANSWER_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
 # After so long without a message a ping to oneself checks the connection.
 IDLE_PING_S = 20.0
 _PING = "ping"
@@ -42,9 +42,10 @@ class PostgresPubSub:
         try:
             if self._publisher is None:
                 self._publisher = await self._engine.connect()
-                await self._publisher.execute("SET synchronous_commit = off", timeout=_ANSWER_S)
+                await self._publisher.execute("SET synchronous_commit = off", timeout=ANSWER_TIMEOUT_S)
             for part in split_payload(text):
-                await self._publisher.execute("SELECT pg_notify($1, $2)", self._channel, part, timeout=_ANSWER_S)
+                notify = "SELECT pg_notify($1, $2)"
+                await self._publisher.execute(notify, self._channel, part, timeout=ANSWER_TIMEOUT_S)
         except (*ERRORS, RecollectError) as error:
             self._retry_after = asyncio.get_running_loop().time() + _PAUSE_S
             self._disconnect()
@@ -62,16 +63,16 @@ class PostgresPubSub:
             await connection.add_listener(self._channel, lambda *args: messages.put_nowait(args[-1]))
             # Behind a pooler LISTEN may succeed and receive nothing, so a ping must arrive first.
             await self._ping(connection)
-            wait_s, is_listening = _ANSWER_S, False
+            wait_s, is_listening = ANSWER_TIMEOUT_S, False
             while True:
                 try:
                     async with asyncio.timeout(wait_s):
                         text = await messages.get()
                 except TimeoutError:
-                    if wait_s == _ANSWER_S:
+                    if wait_s == ANSWER_TIMEOUT_S:
                         raise StoreUnavailable("notifications through PostgreSQL do not arrive") from None
                     await self._ping(connection)
-                    wait_s = _ANSWER_S
+                    wait_s = ANSWER_TIMEOUT_S
                     continue
                 if text is None:
                     raise StoreUnavailable("the connection to PostgreSQL ended")
@@ -85,7 +86,7 @@ class PostgresPubSub:
             connection.terminate()
 
     async def _ping(self, connection: Any) -> None:
-        await connection.execute("SELECT pg_notify($1, $2)", self._channel, _PING, timeout=_ANSWER_S)
+        await connection.execute("SELECT pg_notify($1, $2)", self._channel, _PING, timeout=ANSWER_TIMEOUT_S)
 
     def _disconnect(self) -> None:
         if self._publisher is not None:

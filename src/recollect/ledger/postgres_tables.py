@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Tables are rewritten up to this total size.
 MAX_FULL_BYTES = 64 << 20
 # How long to wait for a lock on a table, while everyone else waits for this.
-_LOCK_S = 5
+LOCK_TIMEOUT_S = 5
 _VACUUM_S = 300.0
 _PAUSE_S = 0.1
 _UNREACHABLE = "its log, replicas and backups keep what was erased for as long as they are kept"
@@ -49,7 +49,7 @@ async def sweep(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
 async def _split_by_owner(connection: Any, tables: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the tables that the role may vacuum, and those that it may not."""
     not_owned = {row[0] for row in await connection.fetch(_NOT_OWNED, list(tables))}
-    await connection.execute(f"SET lock_timeout = '{_LOCK_S}s'; SET statement_timeout = 0")
+    await connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'; SET statement_timeout = 0")
     return [table for table in tables if table not in not_owned], sorted(not_owned)
 
 
@@ -60,7 +60,7 @@ async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
     if not_owned:
         notes.append(_MISSING + ", ".join(not_owned))
     small = await connection.fetchval(_SIZE, owned) <= MAX_FULL_BYTES
-    give_up_at = time.monotonic() + _LOCK_S
+    give_up_at = time.monotonic() + LOCK_TIMEOUT_S
     remaining = [
         table for table in owned if not small or not await _rewrite(connection, table, errors, give_up_at=give_up_at)
     ]

@@ -88,6 +88,8 @@ class SqliteDialect:
     def among(self, column: str, param: str) -> str:
         return f"{column} IN (SELECT value FROM json_each(:{param}))"
 
+    among_numbers = among
+
     def contains(self, column: str, param: str) -> str:
         return f"instr({column}, :{param}) > 0"
 
@@ -127,7 +129,7 @@ BUSY_S = 60.0
 # SQLite's own VFS for databases in memory: connections of one process that give the same name share one database.
 MEMORY_VFS = "memdb"
 DIALECT = SqliteDialect()
-_PRAGMAS = """
+PRAGMAS = """
 PRAGMA synchronous = FULL;
 PRAGMA secure_delete = ON;
 PRAGMA foreign_keys = ON;
@@ -146,7 +148,7 @@ def connect(path: Path, *, vfs: str | None = None) -> apsw.Connection:
             connection.pragma("journal_mode", "memory")
         else:
             _ensure_wal(connection)
-        connection.execute(_PRAGMAS)
+        connection.execute(PRAGMAS)
     except apsw.Error as error:
         raise translate_error(error, path) from error
     return connection

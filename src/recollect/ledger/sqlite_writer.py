@@ -101,7 +101,7 @@ class SqliteWriter:
             failure = translate_error(error, self._path) if isinstance(error, apsw.Error) else error
             for job in group:
                 job.error = job.error or failure
-            self._start_over(error)
+            self.recover(error)
 
     def _check_in_place(self, committed: apsw.Connection | None = None) -> None:
         """Raise StoreUnavailable if the file was removed or replaced, also since the commit, and preserve it."""
@@ -130,7 +130,7 @@ class SqliteWriter:
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
 
-    def _start_over(self, error: BaseException) -> None:
+    def recover(self, error: BaseException) -> None:
         """Roll back what is open; after a failed write or sync the connection is not used again."""
         connection = self._connection
         if connection is None:

@@ -135,14 +135,14 @@ LEASE_S = 10.0
 _RENEW_S = 2.0
 _LOG_EVERY_S = 10.0
 _POLL_S = 1.0
-_FIRST_WAIT_S, _MAX_WAIT_S = 1.0, 60.0
+FIRST_WAIT_S, _MAX_WAIT_S = 1.0, 60.0
 # A batch occupies the interpreter and the ledger's writer for a few milliseconds, which recalls wait for.
-_BACKGROUND_BATCH = 64
+BACKGROUND_BATCH = 64
 _BACKGROUND_PAUSE_RATIO = 1.0
 # While others write there is always a memory without a vector; this many are left to the catch-up after the switch.
 _MAX_REMAINING = 64
 # Every process notices a switch within this time.
-_SWITCH_DELAY_S = 3.0
+SWITCH_DELAY_S = 3.0
 # When, after a switch, to embed the writes of processes that had not noticed it yet.
 _CATCH_UP_S = (0.2, 1.0, 3.0, 10.0, 30.0, 120.0)
 _CATCH_UP_FOR = timedelta(minutes=10)
@@ -223,13 +223,13 @@ class EmbeddingMigration:
             if await self._acquire_lease(embedder.model, self._target.origin):
                 done = await self._embed_and_switch(embedder, self._target.origin, progress=progress)
             if drop:
-                await asyncio.sleep(_SWITCH_DELAY_S)
+                await asyncio.sleep(SWITCH_DELAY_S)
         if drop:
             await drop_old_vectors(self._ledger)
         return done
 
     async def _run_in_background(self) -> None:
-        wait_s = _FIRST_WAIT_S
+        wait_s = FIRST_WAIT_S
         while True:
             try:
                 await (self._migrate_in_background() if self.is_under_way else self._catch_up())
@@ -294,7 +294,7 @@ class EmbeddingMigration:
                 ledger=self._ledger,
                 embedder=embedder,
                 progress=tell,
-                batch_size=_BACKGROUND_BATCH if in_background else BATCH,
+                batch_size=BACKGROUND_BATCH if in_background else BATCH,
                 pause_ratio=_BACKGROUND_PAUSE_RATIO if in_background else 0.0,
                 max_remaining=_MAX_REMAINING,
             )
@@ -322,7 +322,7 @@ class EmbeddingMigration:
                     await embed_missing(
                         ledger=self._ledger,
                         embedder=self._serving,
-                        batch_size=_BACKGROUND_BATCH,
+                        batch_size=BACKGROUND_BATCH,
                         pause_ratio=_BACKGROUND_PAUSE_RATIO,
                         max_remaining=_MAX_REMAINING,
                     )

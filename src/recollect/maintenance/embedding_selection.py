@@ -175,7 +175,7 @@ def _settings_for(settings: Settings, searched: ModelState) -> Settings | None:
     spec = origin.spec or _guess_spec(searched.model)
     if not spec:
         return None
-    url, key = settings.embedder_before_url, settings.embedder_before_api_key
+    url, key = settings.previous_embedder_url, settings.previous_embedder_api_key
     if not url:
         url = origin.url or settings.embedder_url
         if _without_login(settings.embedder_url) == url:

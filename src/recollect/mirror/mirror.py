@@ -106,7 +106,7 @@ _DELETE_GRACE_S = 0.4
 _OWNER_TIMEOUT_S = 50.0
 _ERROR_PAUSE_S = 2.0
 # The snapshots of larger folders are left to `recollect mirror sync`.
-_MAX_MEMORIES_AT_STOP = 20_000
+MAX_MEMORIES_AT_STOP = 20_000
 
 
 class _Stopped(Exception):
@@ -367,6 +367,6 @@ class Mirror:
             return
         size = (await asyncio.to_thread(synchronizer.state.count))["memories"]
         self._is_large = size > MAX_EAGER_MEMORIES
-        if size <= (_MAX_MEMORIES_AT_STOP if is_last else MAX_EAGER_MEMORIES):
+        if size <= (MAX_MEMORIES_AT_STOP if is_last else MAX_EAGER_MEMORIES):
             users, self._snapshot_users = self._snapshot_users, set()
             await asyncio.to_thread(synchronizer.write_snapshots, users)

@@ -136,13 +136,13 @@ def parse_idempotency_key(key: str | None, *request: Any) -> IdempotencyToken | 
     return IdempotencyToken(key, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest())
 
 
-_DEFAULT_WAIT_S = 60.0
+DEFAULT_WAIT_S = 60.0
 
 
 def parse_wait(wait: object) -> float:
     """Return the seconds to wait for the result of a request: 0, a minute for True, or the number."""
     if isinstance(wait, bool):
-        return _DEFAULT_WAIT_S if wait else 0.0
+        return DEFAULT_WAIT_S if wait else 0.0
     if isinstance(wait, (int, float)) and 0 <= wait <= 3600:
         return float(wait)
     raise InvalidInput(f"`wait` must be True, False or a number of seconds up to 3,600, got {wait!r}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from recollect.observability.metrics import Cells, Metric
@@ -77,13 +77,13 @@ def share_metrics(folder: Path) -> None:
     metrics_folder.start()
 
 
-def collect_metrics() -> dict[str, Cells]:
+def collect_metrics(folders: Sequence[MetricsFolder] = _folders) -> dict[str, Cells]:
     """Return the values of all metrics, combined over the processes of this server."""
     totals = {
         name: {labels: list(cell) for labels, cell in list(metric.cells.items())}
         for name, metric in Metric.all.items()
     }
-    for metrics_folder in _folders:
+    for metrics_folder in folders:
         for is_alive, values in metrics_folder.read_peers():
             for name, cells in values.items():
                 metric = Metric.all.get(name)

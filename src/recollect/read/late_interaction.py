@@ -124,13 +124,13 @@ def max_similarities(pieces: Floats, passages: Sequence[bytes]) -> Floats:
 
 def describe_matches(question: str, passage: str, *, limit: int = 2) -> list[str]:
     """Say which words of the question match which other words of the passage best."""
-    asked, said = word_piece_texts(question), word_piece_texts(passage)
+    question_words, passage_words = word_piece_texts(question), word_piece_texts(passage)
     [vectors] = encode_passages([passage])
     similar = _encode_question(question) @ vectors.T.astype(np.float32) / STEPS
     matches = []
-    for word, row in zip(asked, similar, strict=False):
+    for word, row in zip(question_words, similar, strict=False):
         at = int(row.argmax())
-        other = said[at]
+        other = passage_words[at]
         if row[at] >= _MIN_DESCRIBED and word != other and not {word, other} & STOP_WORDS and word.isalpha():
             matches.append((float(row[at]), f"'{word}' matches '{other}' {row[at]:.2f}"))
     return [text for _, text in sorted(matches, reverse=True)[:limit] if "##" not in text]

@@ -20,13 +20,13 @@ from recollect.model.times import now
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
 # A key revoked by another process is refused here at most this much later.
-_CACHE_TTL_S = 5.0
+CACHE_TTL_S = 5.0
 # While the ledger is unavailable, keys confirmed this recently stay valid, so that chats continue.
-_OFFLINE_TTL_S = 300.0
+OFFLINE_TTL_S = 300.0
 # How long to wait for a ledger that does not answer; hardly at all for a cached key.
-_WAIT_S = 1.0
+WAIT_S = 1.0
 _CACHED_WAIT_S = 0.1
-_MAX_ENTRIES = 10_000
+MAX_ENTRIES = 10_000
 _USE_INTERVAL_S = 60.0
 # No generated key is longer.
 _MAX_KEY_CHARS = 100
@@ -52,7 +52,7 @@ class ApiKeys:
         # Separate, so that guesses do not evict valid keys.
         self._invalid: dict[bytes, _CachedKey] = {}
         self._is_used = False
-        self._checked_at = -_CACHE_TTL_S
+        self._checked_at = -CACHE_TTL_S
         self._use_recorded_at: dict[str, float] = {}
         self._pending_uses: dict[str, datetime] = {}
         self._writer = DeferredWriter(self._write, wait_s=wait_s)
@@ -78,7 +78,7 @@ class ApiKeys:
     async def is_used(self) -> bool:
         """Return whether any key exists; the last known answer while the ledger is unavailable."""
         moment = self._clock()
-        if not self._is_used and moment - self._checked_at >= _CACHE_TTL_S:
+        if not self._is_used and moment - self._checked_at >= CACHE_TTL_S:
             before, self._checked_at = self._checked_at, moment
             try:
                 self._is_used = await self._query_ledger(self._ledger.has_keys, was_valid=before >= 0)
@@ -95,7 +95,7 @@ class ApiKeys:
         hash = hash_key(text)
         cached = self._valid.get(hash) or self._invalid.get(hash)
         moment = self._clock()
-        if cached is None or moment - cached.checked_at >= _CACHE_TTL_S:
+        if cached is None or moment - cached.checked_at >= CACHE_TTL_S:
             cached = await self._look_up(hash, cached, moment)
         key = cached.key
         # In constant time, unlike the comparison in the ledger.
@@ -117,7 +117,7 @@ class ApiKeys:
         except NotFound:
             cached = _CachedKey(None, moment, moment)
         except (Unavailable, TimeoutError) as error:
-            if before is not None and before.key is not None and moment - before.confirmed_at < _OFFLINE_TTL_S:
+            if before is not None and before.key is not None and moment - before.confirmed_at < OFFLINE_TTL_S:
                 before.checked_at = moment
                 return before
             raise StoreUnavailable("the API key cannot be checked while the ledger does not answer") from error
@@ -125,7 +125,7 @@ class ApiKeys:
         there.pop(hash, None)
         # Reinserted, so that the least recently checked key is evicted first.
         here.pop(hash, None)
-        if len(here) >= _MAX_ENTRIES:
+        if len(here) >= MAX_ENTRIES:
             del here[next(iter(here))]
         here[hash] = cached
         return cached
@@ -135,7 +135,7 @@ class ApiKeys:
         if was_valid and self._ledger_probe is not None:
             raise TimeoutError
         try:
-            async with asyncio.timeout(_CACHED_WAIT_S if was_valid else _WAIT_S):
+            async with asyncio.timeout(_CACHED_WAIT_S if was_valid else WAIT_S):
                 return await query()
         except (Unavailable, TimeoutError):
             if self._ledger_probe is None:
@@ -145,7 +145,7 @@ class ApiKeys:
     async def _wait_for_ledger(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(_WAIT_S):
+                async with asyncio.timeout(WAIT_S):
                     self._is_used = await self._ledger.has_keys()
             except (RecollectError, TimeoutError):
                 await asyncio.sleep(_CACHED_WAIT_S)
@@ -154,7 +154,7 @@ class ApiKeys:
                 return
 
     def _record_use(self, key: ApiKey, moment: float) -> None:
-        if len(self._use_recorded_at) >= _MAX_ENTRIES:
+        if len(self._use_recorded_at) >= MAX_ENTRIES:
             self._use_recorded_at.clear()
         self._use_recorded_at[key.id] = moment
         self._pending_uses[key.id] = now()

@@ -36,7 +36,7 @@ __all__ = ["JobConfig", "JobService", "MaintenanceReport", "MaintenanceTask", "R
 
 _log = logging.getLogger("recollect")
 _JOB_POLL_S = 0.05
-_MAX_AWAITED_TRIES = 3
+MAX_AWAITED_TRIES = 3
 _MAX_JOBS_AT_CLOSE = 100
 _MAX_JOBS = 1000
 _GRACE_S = 5.0
@@ -153,7 +153,7 @@ class JobService:
         if job.kind is JobKind.CLOSE and await remember.learn_from_agent_notes(job.scope, deps, learning):
             await self.enforce_quotas(job.scope)
         step = lifecycle.end_session if job.kind is JobKind.CLOSE else lifecycle.summarize_session
-        return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.after)
+        return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.sessions)
 
     async def _run_maintenance_job(self, job: Job) -> Mapping[str, Any]:
         payload = job.payload if isinstance(job.payload, MaintenancePayload) else MaintenancePayload(chore=job.kind)
@@ -234,7 +234,7 @@ class JobService:
         deadline = clock() + within_s
         while True:
             job = await self._ledger.job(user, id)
-            has_failed = job.tries >= _MAX_AWAITED_TRIES or self._llm_wait_s > 0
+            has_failed = job.tries >= MAX_AWAITED_TRIES or self._llm_wait_s > 0
             failed = job.state is JobState.WAITING and job.error is not None and has_failed
             if failed or job.state in _FINAL_STATES or clock() >= deadline:
                 return job

@@ -128,11 +128,10 @@ def _without_model(learning: LearningConfig, reason: str) -> LearningConfig:
     """Return a config for built-in extraction; the job's result has the reason."""
     if not reason:
         return learning
-    after = learning.after
-    if not after.extracts:
-        # Sessions are not compressed without a model.
-        after = replace(after, compress_every=0)
-    return replace(learning, by="llm", small=False, allowance=LlmQuota(refusal=reason), after=after)
+    sessions = learning.sessions
+    if not sessions.compress_without_llm:
+        sessions = sessions.model_copy(update={"compress_every": 0})
+    return replace(learning, by="llm", small=False, allowance=LlmQuota(refusal=reason), sessions=sessions)
 
 
 def _is_of_chat(error: Exception, chat: LearningChat) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recollect import recall, remember, search
 from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
+from recollect.config.fields import RecallSettings
 from recollect.deps import Deps
 from recollect.erasure import plan
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
@@ -51,7 +52,7 @@ from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
 from recollect.read.telemetry import observe_read
-from recollect.recall import RecallConfig, RecallRequest
+from recollect.recall import RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
@@ -82,7 +83,7 @@ _FORGET_BATCH = 500
 class ServiceConfig:
     """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit."""
 
-    recall: RecallConfig = field(default_factory=RecallConfig)
+    recall: RecallSettings = field(default_factory=RecallSettings)
     learning: LearningConfig = field(default_factory=LearningConfig)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     jobs: JobConfig = field(default_factory=JobConfig)
@@ -94,6 +95,7 @@ class Service:
     """Memory for many users: write, read, history and undo.
 
     Other operations are grouped: `jobs`, `sessions`, `reviews`, `erasure`, `usage`, `transfer`, `files`, `api_keys`.
+    `deps` and `search_deps` are the stores and models it was built with; interfaces use its methods instead.
     """
 
     def __init__(
@@ -108,12 +110,14 @@ class Service:
         migration: EmbeddingMigration | None = None,
     ) -> None:
         config = config or ServiceConfig()
-        self._search_deps = search_deps
+        self.search_deps = search_deps
         self._ledger, self._embedder = search_deps.ledger, search_deps.embedder
         self._chat = chat
         self._recall_config, self._learning = config.recall, config.learning
+        # A search returns the best hits, similar or not; diversity is for prompts.
+        self._search_ranking = config.recall.model_copy(update={"diversity": 1.0})
         self._redactor = config.learning.redactor
-        self._result_cache = result_cache
+        self.result_cache = result_cache
         lookup_cache = result_cache.lookup_cache if result_cache is not None else None
         self._lookup_source = search_deps.ledger if lookup_cache is None else lookup_cache
         self._models = models
@@ -129,7 +133,7 @@ class Service:
         self.embedding_migration = migration
         # Set by the wiring, because the mirror itself calls the service.
         self.mirror: MirrorFiles | None = None
-        deps = self._deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
+        deps = self.deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
         self.api_keys = ApiKeys(self._ledger)
         self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
         self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
@@ -151,12 +155,12 @@ class Service:
     @property
     def cache_trouble(self) -> str:
         """The last error of the result cache, or an empty text."""
-        return self._result_cache.last_error if self._result_cache else ""
+        return self.result_cache.last_error if self.result_cache else ""
 
     @property
     def index_trouble(self) -> str:
         """The last error of the index, while searches work around it, or an empty text."""
-        return last_index_error(self._deps.index)
+        return last_index_error(self.deps.index)
 
     @property
     def llm_trouble(self) -> str:
@@ -181,7 +185,7 @@ class Service:
         await self.write_quota.admit(scope.user, 1)
         if new.fields.get("importance") is None:
             new = replace(new, fields={**new.fields, "importance": self._learning.limits.default_importance})
-        outcome = await remember.add(scope, new, self._deps, self._learning, by=by, idempotency=idempotency)
+        outcome = await remember.add(scope, new, self.deps, self._learning, by=by, idempotency=idempotency)
         if outcome.id in await self.jobs.enforce_quotas(scope):
             if idempotency is not None:
                 # It had no effect, so that a retry runs it.
@@ -218,7 +222,7 @@ class Service:
             if is_redacted:
                 learning = replace(learning, redactor=replace(learning.redactor, turns=False))
             appended = await remember.remember(
-                scope, messages, self._deps, learning, by=by, mode=mode, received_at=received_at
+                scope, messages, self.deps, learning, by=by, mode=mode, received_at=received_at
             )
             REMEMBER_SECONDS.observe(perf_counter() - started)
             trace.set_attributes({"turns": len(appended.turns), "jobs": len(appended.jobs)})
@@ -281,7 +285,7 @@ class Service:
             changes += [Forget(each.id) for each in await plan.find_dependents([record], ledger=self._ledger)]
         applied = await self._ledger.apply(scope, changes, by=self._redactor.redact_author(by))
         self.sessions.resolver.forget(scope.user)
-        await retract_turns([each.record for each in applied.outcomes], self._deps)
+        await retract_turns([each.record for each in applied.outcomes], self.deps)
         return applied.outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: Author) -> Outcome:
@@ -303,7 +307,7 @@ class Service:
             if not is_whole or scope != Scope(scope.user):
                 related = await plan.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
             applied = await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
-            await retract_turns([each.record for each in applied.outcomes], self._deps)
+            await retract_turns([each.record for each in applied.outcomes], self.deps)
             count += len(page)
         if is_whole:
             await self._forget_evicted(scope, by)
@@ -328,7 +332,7 @@ class Service:
             scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones
         )
         self.sessions.resolver.forget(scope.user)
-        await retract_turns([each.record for each in outcomes], self._deps)
+        await retract_turns([each.record for each in outcomes], self.deps)
         try:
             await embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
         except RecollectError as error:
@@ -340,16 +344,14 @@ class Service:
 
     async def search(self, scope: Scope, request: SearchRequest) -> SearchResult:
         """Return the memories that match a query, best first."""
-        # A search returns the best hits, similar or not; diversity is for prompts.
-        ranking = replace(self._recall_config.ranking, diversity=1.0)
         is_cacheable = not (request.explain or request.trace) and request.as_of is None and request.vector is None
-        cache = self._result_cache if is_cacheable else None
+        cache = self.result_cache if is_cacheable else None
         with observe_read("recollect.search") as watching:
             lookup = await cache.look_up(scope, f"search {request!r}") if cache is not None else None
             if lookup is not None and lookup.answer is not None:
                 result = SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
             else:
-                result = await search.search(scope, request, ranking, self._search_deps)
+                result = await search.search(scope, request, self._search_ranking, self.search_deps)
                 if cache is not None and lookup is not None and not result.notes:
                     cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)
@@ -358,15 +360,15 @@ class Service:
 
     async def warm_up_reranker(self, query: str, text: str) -> None:
         """Load the reranker, if there is one; the first search would skip it while it loads."""
-        ranking = self._recall_config.ranking
-        await rerank(query, [text], reranker=self._search_deps.reranker, limit=1, timeout_s=ranking.rerank_timeout_s)
+        timeout_s = self._recall_config.rerank_timeout_s
+        await rerank(query, [text], reranker=self.search_deps.reranker, limit=1, timeout_s=timeout_s)
 
     async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         """Return the memories that help with a conversation, and its messages with them inserted."""
         llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
         with observe_read("recollect.recall") as watching:
             result = await recall.recall(
-                scope, request, self._recall_config, self._search_deps, llm=llm, result_cache=self._result_cache
+                scope, request, self._recall_config, self.search_deps, llm=llm, result_cache=self.result_cache
             )
             watching.record_recall(result)
         self._access_counter.record(scope, result.context.used)
@@ -512,9 +514,9 @@ class Service:
         """Finish running work and close all parts."""
         async with AsyncExitStack() as parts:
             # The last one is closed first, and each of them even if closing another fails.
-            deps = self._search_deps
+            deps = self.search_deps
             stores = (self._ledger, self._embedder, deps.index, deps.reranker, self._chat)
-            for part in (*stores, self._result_cache, self.change_notifier):
+            for part in (*stores, self.result_cache, self.change_notifier):
                 if part is not None:
                     parts.push_async_callback(part.close)
             if self._late is not None:

@@ -70,4 +70,4 @@ class SessionService:
     async def end_run(self, scope: Scope, run: RunRecord) -> tuple[Outcome, ...]:
         """Store an agent's run as an episode with goal, steps, outcome and lessons, if it was a task."""
         deps = await deps_within_budget(scope.user, self._deps, self._learning)
-        return await lifecycle.end_run(scope, run, deps, self._learning.after)
+        return await lifecycle.end_run(scope, run, deps, self._learning.sessions)

@@ -45,8 +45,6 @@ _log = logging.getLogger("recollect")
 T = TypeVar("T")
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ZEROS = bytes(1 << 20)
-# fdatasync is cheaper, but not every system has it.
-_sync = getattr(os, "fdatasync", os.fsync)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +345,11 @@ def _append_file(path: Path, data: bytes) -> None:
     finally:
         os.close(handle)
     _sync_folder(path.parent)
+
+
+def _sync(handle: int) -> None:
+    # fdatasync is cheaper, but not every system has it.
+    getattr(os, "fdatasync", os.fsync)(handle)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -6,10 +6,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from recollect.config.fields import SessionSettings
 from recollect.deps import Deps
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.ledger import Ledger
@@ -168,29 +169,13 @@ async def _session_exists(conversation: Conversation, ledger: Ledger) -> bool:
     return any(record.scope == conversation.scope for record in records)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConfig:
-    """When a conversation is compressed and summarised, 0 for never, and the memories that are made when it ends.
-
-    Memories of at least the importance `promote_from` become long-term then, none if it is None. With `extracts`,
-    turns that no model compresses become episodes that quote them.
-    """
-
-    compress_every: int = 20
-    compress_keep: int = 10
-    extracts: bool = True
-    summary_every: int = 0
-    invocations: bool = False
-    episode: bool = True
-    tasks: bool = False
-    promote_from: float | None = 0.6
-
-    def is_due(self, conversation: Conversation, *, has_model: bool = True) -> bool:
-        """Return whether there is anything to compress or to summarise."""
-        compresses = self.compress_every and (has_model or self.extracts)
-        compress = compresses and compressing.is_due(conversation, every=self.compress_every, keep=self.compress_keep)
-        unsummarized = conversation.turn_count - step_position(conversation, "summary")
-        return bool(compress) or self.invocations or bool(self.summary_every and unsummarized >= self.summary_every)
+def is_due(conversation: Conversation, config: SessionSettings, *, has_model: bool = True) -> bool:
+    """Return whether there is anything to compress or to summarise."""
+    compresses = config.compress_every and (has_model or config.compress_without_llm)
+    compress = compresses and compressing.is_due(conversation, every=config.compress_every, keep=config.compress_keep)
+    unsummarized = conversation.turn_count - step_position(conversation, "summary")
+    summarize = config.summary_every and unsummarized >= config.summary_every
+    return bool(compress or summarize or config.store_invocations)
 
 
 def rebuild_job(lost: Remade) -> NewJob | None:
@@ -206,13 +191,13 @@ def rebuild_job(lost: Remade) -> NewJob | None:
     return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}{suffix}", payload=payload)
 
 
-async def summarize_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
+async def summarize_session(job: Job, deps: Deps, config: SessionSettings) -> Mapping[str, Any]:
     """Compress the ranges that are due, update the running summary and the invocations, and finish the job."""
     steps = _rebuild_step if isinstance(job.payload, RebuildPayload) else _summary_steps
     return await _run_steps(job, steps, deps, config)
 
 
-async def end_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
+async def end_session(job: Job, deps: Deps, config: SessionSettings) -> Mapping[str, Any]:
     """End a conversation: write its episode, promote its memories, and finish the job.
 
     A very long one is ended part by part, with a job and an episode each.
@@ -220,7 +205,7 @@ async def end_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[st
     return await _run_steps(job, _end_steps, deps, config)
 
 
-async def _run_steps(job: Job, steps: _Steps, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
+async def _run_steps(job: Job, steps: _Steps, deps: Deps, config: SessionSettings) -> Mapping[str, Any]:
     """Run steps, and store their outputs with the end of the job in one transaction."""
     scope, outputs = job.scope, list[StepOutput]()
 
@@ -246,11 +231,11 @@ async def _run_steps(job: Job, steps: _Steps, deps: Deps, config: SessionConfig)
         return report
 
 
-_Steps = Callable[[Job, Conversation, list[StepOutput], Deps, SessionConfig], Awaitable[None]]
+_Steps = Callable[[Job, Conversation, list[StepOutput], Deps, SessionSettings], Awaitable[None]]
 
 
 async def _rebuild_step(
-    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionSettings
 ) -> None:
     scope, payload = job.scope, job.payload
     assert isinstance(payload, RebuildPayload)
@@ -261,7 +246,7 @@ async def _rebuild_step(
 
 
 async def _summary_steps(
-    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionSettings
 ) -> None:
     scope, ledger = job.scope, deps.ledger
     if config.compress_every:
@@ -279,12 +264,12 @@ async def _summary_steps(
                 every=config.summary_every,
             )
         )
-    if config.invocations:
+    if config.store_invocations:
         turns = await ledger.turns(scope, after=max(0, conversation.turn_count - MAX_TURNS), limit=MAX_TURNS)
         outputs.append(build_invocations(conversation, turns, now=now()))
 
 
-async def _compress(conversation: Conversation, deps: Deps, config: SessionConfig) -> StepOutput:
+async def _compress(conversation: Conversation, deps: Deps, config: SessionSettings) -> StepOutput:
     every, keep = config.compress_every, config.compress_keep
     limit = max(MAX_TURNS, every + keep)
     done = step_position(conversation, "compress")
@@ -296,7 +281,7 @@ async def _compress(conversation: Conversation, deps: Deps, config: SessionConfi
         now=now(),
         every=every,
         keep=keep,
-        extracts=config.extracts,
+        extracts=config.compress_without_llm,
     )
     # There may be more turns than were read; another job continues as long as this one made progress.
     more = len(turns) == limit and bool(output.marks)
@@ -304,11 +289,11 @@ async def _compress(conversation: Conversation, deps: Deps, config: SessionConfi
 
 
 async def _end_steps(
-    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionSettings
 ) -> None:
     scope, chat = job.scope, deps.chat
     turns: list[Turn] = []
-    if config.episode or config.tasks:
+    if config.session_episode or config.task_episodes:
         done = step_position(conversation, "close")
         turns = await deps.ledger.turns(scope, after=done, limit=MAX_TURNS)
     more = len(turns) == MAX_TURNS
@@ -317,22 +302,24 @@ async def _end_steps(
     if notes:
         marks["told"] = note_digest(notes[-1])
     outputs.append(StepOutput(fields={} if more else {"closed_at": now()}, marks=marks, left=int(more)))
-    if config.episode and turns:
+    if config.session_episode and turns:
         # The running summary of a reopened session is about the earlier part.
         summary = "" if step_position(conversation, "close") else conversation.summary
         outputs.append(await session_episode(scope, turns, chat=chat, now=now(), running_summary=summary))
-    if config.tasks:
+    if config.task_episodes:
         outputs.append(await episode_of_turns_as_task(conversation, turns, chat=chat, now=now()))
-    if notes and (config.episode or config.tasks):
-        tasks_only = not config.episode
+    if notes and (config.session_episode or config.task_episodes):
+        tasks_only = not config.session_episode
         outputs.append(await episode_of_notes(conversation, notes, chat=chat, now=now(), tasks_only=tasks_only))
-    if config.promote_from is not None and not more:
+    if config.promote and not more:
         memories = await deps.ledger.find(scope, Listing(filter=STATEMENTS, visible=True, limit=_MAX_PROMOTED))
-        promoted = promote(scope, list(memories), conversation, now=now(), min_importance=config.promote_from)
+        promoted = promote(
+            scope, list(memories), conversation, now=now(), min_importance=config.promote_min_importance
+        )
         outputs.append(StepOutput(changes=tuple(promoted)))
 
 
-async def end_run(scope: Scope, run: RunRecord, deps: Deps, config: SessionConfig) -> tuple[Outcome, ...]:
+async def end_run(scope: Scope, run: RunRecord, deps: Deps, config: SessionSettings) -> tuple[Outcome, ...]:
     """Store a run's invocation, and its episode if it was a task; a run is stored once however often it ends."""
     since = await deps.ledger.revision(scope.user)
     conversation = await deps.ledger.conversation(scope)

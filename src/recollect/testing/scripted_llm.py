@@ -255,14 +255,15 @@ class ScriptedLLM(_Script):
             case "other":
                 return _description(request)
             case "embeddings":
-                return self._embeddings(body)
+                return self.embeddings(body)
             case "chat" | "responses":
                 if request.kind == "chat" and not isinstance(body.get("messages"), list):
                     return HttpAnswer.json(error_body("'messages' must be a list"), status=400)
                 return await self._model_answer(request, body, serial, spoiled=spoiled)
         assert_never(request.kind)
 
-    def _embeddings(self, body: Json) -> HttpAnswer:
+    def embeddings(self, body: Json) -> HttpAnswer:
+        """Answer a request for embeddings; a subclass may answer otherwise."""
         try:
             body = openai_embeddings(body, self.dimensions)
         except ValueError as error:

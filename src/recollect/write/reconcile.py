@@ -51,12 +51,12 @@ class FactOutcome(StrEnum):
 class ReconcileLimits:
     """Thresholds of merging, and the level of new memories.
 
-    `same_text` is a normalised Levenshtein similarity, `same_meaning` a cosine; 1 disables either. A merge raises the
-    importance by `repetition_bonus`. One batch ends at most `max_ends` memories.
+    `text_similarity` is a normalised Levenshtein similarity, `vector_similarity` a cosine; 1 disables either. A merge
+    raises the importance by `repetition_bonus`. One batch ends at most `max_ends` memories.
     """
 
-    same_text: float = 1.0
-    same_meaning: float = 1.0
+    text_similarity: float = 1.0
+    vector_similarity: float = 1.0
     repetition_bonus: float = 0.1
     max_ends: int = 3
     in_session: bool = False
@@ -64,7 +64,7 @@ class ReconcileLimits:
     @property
     def merges_similar(self) -> bool:
         """Return whether memories in other words are merged."""
-        return self.same_text < 1 or self.same_meaning < 1
+        return self.text_similarity < 1 or self.vector_similarity < 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,9 +405,9 @@ def _find_similar(
             continue
         letters = Levenshtein.normalized_similarity(new.content.casefold(), record.content.casefold())
         cosine = similarity.get((new.content, record.id), 0.0)
-        if letters > limits.same_text:
+        if letters > limits.text_similarity:
             return record, f"the same by letters, {letters:.2f}"
-        if cosine > limits.same_meaning:
+        if cosine > limits.vector_similarity:
             return record, f"the same by meaning, {cosine:.2f}"
     return None
 

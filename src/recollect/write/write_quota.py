@@ -18,7 +18,7 @@ from recollect.observability.metrics import LIMITED
 _log = logging.getLogger("recollect")
 _MAX_CACHED_USERS = 10_000
 # Counts are refreshed, sooner near the limit, since other processes write too.
-_REFRESH_S, _REFRESH_NEAR_LIMIT_S, _REFRESH_AT_LIMIT_S = 600.0, 60.0, 1.0
+_REFRESH_S, REFRESH_NEAR_LIMIT_S, REFRESH_AT_LIMIT_S = 600.0, 60.0, 1.0
 _EVERYTHING = Listing(statuses=())
 
 
@@ -51,7 +51,7 @@ class WriteQuota:
         """Return the error message of an exceeded quota."""
         return (
             f"a user may have at most {self._max_records:,} memories, including turns and forgotten ones; "
-            "erase some, or raise user_memories_most"
+            "erase some, or raise user_max_records"
         )
 
     async def admit(self, user: str, count: int) -> None:
@@ -71,11 +71,11 @@ class WriteQuota:
         usage = self._usage.get(user)
         if usage is None:
             usage = await self._await_count(user)
-        elif self._exceeds_limit(usage, count) and monotonic() - usage.counted_at >= _REFRESH_AT_LIMIT_S:
+        elif self._exceeds_limit(usage, count) and monotonic() - usage.counted_at >= REFRESH_AT_LIMIT_S:
             # Records may have been erased; but not every rejected write pays for a count.
             usage = await self._await_count(user)
         elif monotonic() - usage.counted_at > (
-            _REFRESH_NEAR_LIMIT_S if usage.stored + usage.reserved > self._max_records / 2 else _REFRESH_S
+            REFRESH_NEAR_LIMIT_S if usage.stored + usage.reserved > self._max_records / 2 else _REFRESH_S
         ):
             # By the cached count there is space, so refresh it in the background.
             self._start_count(user)

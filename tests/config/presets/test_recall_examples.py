@@ -363,7 +363,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "recency_weight": 0.2, "recency_days": 30.0, "diversity": 0.7,
     },
     "three-tier": {
-        "context_place": "before-question", "search_limit": 3, "recall_facts_importance": 0.5, "recall_decide": False,
+        "context_place": "before-question", "search_limit": 3, "recall_decide": False,
+        "recall_facts_min_importance": 0.5,
     },
 }  # fmt: skip
 

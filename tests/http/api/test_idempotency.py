@@ -132,8 +132,8 @@ def test_a_key_is_rejected_where_it_has_no_meaning(api: httpx.Client) -> None:
 
 
 def test_an_undo_without_a_stored_answer_is_not_repeated(api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idempotency, "_WAIT_S", 0.2)
-    monkeypatch.setattr(idempotency, "_LOST_S", 0.0)
+    monkeypatch.setattr(idempotency, "WAIT_S", 0.2)
+    monkeypatch.setattr(idempotency, "LOST_S", 0.0)
     add(api, "Likes tea")
     add(api, "Likes cake")
 

@@ -246,7 +246,7 @@ def test_settings_are_returned_without_secrets(api: httpx.Client) -> None:
 
 
 def test_a_backlog_is_rejected_with_retry_after(tmp_path: Path) -> None:
-    few = {"worker": False, "most_waiting_jobs": 10, "learn_wait_s": 0}
+    few = {"worker": False, "max_waiting_jobs": 10, "learn_wait_s": 0}
     with served(tmp_path, **few) as api:
         for n in range(10):
             api.post("/remember", json={"messages": "My cat is Tom."}, params={"session_id": f"s{n}"})

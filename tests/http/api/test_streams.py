@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ import pytest
 from recollect.http.api import history
 from recollect.http.api.transfer import read_lines
 from tests.support.api_server import add, as_user, client_of, contents, problem, served
+from tests.support.forked import run_forked
 from tests.support.recollect_server import RecollectServer, environment
 
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -297,10 +296,9 @@ def test_an_idle_stream_has_heartbeats(api: httpx.Client, monkeypatch: pytest.Mo
 def test_changes_of_another_process_are_streamed_until_the_server_stops(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "config.toml").write_text("stop_within_s = 3600\n")
+    (home / "config.toml").write_text("shutdown_timeout_s = 3600\n")
     with RecollectServer(home) as server, client_of("alex", server.url) as api, Events(api) as events:
-        command = [sys.executable, "-m", "recollect.cli.main", "add", "Likes tea", "--user", "alex"]
-        done = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=False)
+        done = run_forked(["add", "Likes tea", "--user", "alex"], environment(home))
         assert done.returncode == 0, done.stderr
         events.until(lambda: len(events.got) == 1)
         # A request that does not end would delay the stop by an hour.

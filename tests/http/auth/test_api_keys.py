@@ -120,7 +120,7 @@ async def test_lookups_of_keys_are_cached(ring: ApiKeys, counting: CountingLedge
         with pytest.raises(Unauthenticated):
             await ring.authenticate("rk_wrong")
     assert counting.calls["find_key"] == 2
-    clock.at += api_keys._CACHE_TTL_S
+    clock.at += api_keys.CACHE_TTL_S
     await ring.authenticate(new.text)
     assert counting.calls["find_key"] == 3
 
@@ -135,7 +135,7 @@ async def test_a_revoked_key_is_rejected_at_once_here_and_soon_elsewhere(
     assert revoked.revoked_at is not None
     with pytest.raises(Unauthenticated):
         await ring.authenticate(new.text)
-    clock.at += api_keys._CACHE_TTL_S
+    clock.at += api_keys.CACHE_TTL_S
     with pytest.raises(Unauthenticated):
         await elsewhere.authenticate(new.text)
     with pytest.raises(NotFound):
@@ -175,14 +175,14 @@ async def test_cached_keys_stay_valid_while_the_ledger_is_unavailable(
     new, other = await ring.add(new_key(user="ann")), await ring.add(new_key(user="bob"))
     await ring.authenticate(new.text)
     counting.trouble = StoreUnavailable("away")
-    clock.at += api_keys._CACHE_TTL_S
+    clock.at += api_keys.CACHE_TTL_S
     assert await ring.authenticate(new.text) == new.key
     lookups = counting.calls["find_key"]
     await ring.authenticate(new.text)
     assert counting.calls["find_key"] == lookups
     with pytest.raises(StoreUnavailable):
         await ring.authenticate(other.text)
-    clock.at += api_keys._OFFLINE_TTL_S
+    clock.at += api_keys.OFFLINE_TTL_S
     with pytest.raises(StoreUnavailable):
         await ring.authenticate(new.text)
 
@@ -190,11 +190,11 @@ async def test_cached_keys_stay_valid_while_the_ledger_is_unavailable(
 async def test_authentication_does_not_wait_for_a_ledger_that_hangs(
     ring: ApiKeys, counting: CountingLedger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_keys, "_WAIT_S", 0.01)
+    monkeypatch.setattr(api_keys, "WAIT_S", 0.01)
     new = await ring.add(new_key(user="ann"))
     await ring.authenticate(new.text)
     counting.running.clear()
-    clock.at += api_keys._CACHE_TTL_S
+    clock.at += api_keys.CACHE_TTL_S
     assert await ring.authenticate(new.text) == new.key
     with pytest.raises(StoreUnavailable):
         await ring.authenticate(new_key(user="bob").text)
@@ -204,7 +204,7 @@ async def test_authentication_does_not_wait_for_a_ledger_that_hangs(
 async def test_caches_are_bounded_and_wrong_keys_do_not_evict_valid_ones(
     ring: ApiKeys, counting: CountingLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_keys, "_MAX_ENTRIES", 20)
+    monkeypatch.setattr(api_keys, "MAX_ENTRIES", 20)
     new = await ring.add(new_key(user="ann"))
     await ring.authenticate(new.text)
     for number in range(100):
@@ -230,7 +230,7 @@ async def test_whether_keys_exist_is_checked_until_they_do(
     assert not await ring.is_used()
     assert counting.calls["has_keys"] == 1
     await counting.add_key(new_key(user="ann").key)
-    clock.at += api_keys._CACHE_TTL_S
+    clock.at += api_keys.CACHE_TTL_S
     counting.trouble = StoreUnavailable("away")
     # The last known answer counts until the ledger answers in the background.
     assert not await ring.is_used()

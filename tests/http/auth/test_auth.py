@@ -29,10 +29,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def client(server: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    """The server, for a client whose address nobody else has: failures are counted by address."""
-    monkeypatch.setattr(server._transport, "client", (f"192.0.2.{next(_ADDRESSES)}", 4711))
-    return server
+def client(server: TestClient) -> TestClient:
+    """Return a client with an address of its own: failures are counted by address."""
+    client = TestClient(server.app, client=(f"192.0.2.{next(_ADDRESSES)}", 4711), base_url=HERE)
+    # It calls the running server, instead of starting another.
+    client.portal = server.portal
+    return client
 
 
 def test_a_local_server_without_keys_needs_no_credentials(tmp_path: Path) -> None:
@@ -294,12 +296,12 @@ def test_wrong_keys_through_a_gateway_are_counted_by_client(tmp_path: Path, auth
 def test_failures_are_counted_by_address_and_window() -> None:
     moment = [0.0]
     results = Lockout(clock=lambda: moment[0])
-    for _ in range(middleware._MAX_FAILURES):
+    for _ in range(middleware.MAX_FAILURES):
         assert results.wait_s("192.0.2.1") == 0
         results.record_failure("192.0.2.1")
-    assert results.wait_s("192.0.2.1") == middleware._WINDOW_S
+    assert results.wait_s("192.0.2.1") == middleware.WINDOW_S
     assert results.wait_s("192.0.2.2") == 0
-    moment[0] += middleware._WINDOW_S - 1
+    moment[0] += middleware.WINDOW_S - 1
     assert results.wait_s("192.0.2.1") == 1
     moment[0] += 1
     assert results.wait_s("192.0.2.1") == 0
@@ -308,9 +310,9 @@ def test_failures_are_counted_by_address_and_window() -> None:
 
 
 def test_the_number_of_counted_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "_MAX_PEERS", 100)
+    monkeypatch.setattr(middleware, "MAX_PEERS", 100)
     lockout = Lockout()
-    for _ in range(middleware._MAX_FAILURES):
+    for _ in range(middleware.MAX_FAILURES):
         lockout.record_failure("192.0.2.1")
     for number in range(99):
         lockout.record_failure(f"10.0.0.{number}")

@@ -305,7 +305,7 @@ async def test_keys_are_fetched_once_until_the_issuer_changes_them(
         await tokens.verify(token(jti=str(number)))
     assert issuer.request_count == 1
     issuer.keys = [published("RS256", "two", STRANGER)]
-    clock.at += tokens_module._RETRY_S
+    clock.at += tokens_module.RETRY_S
     assert (await tokens.verify(token(key=STRANGER, kid="two"))).user == "ann"
     assert issuer.request_count == 2
     # The old key is not published any more.
@@ -325,9 +325,9 @@ async def test_old_keys_are_used_while_the_issuer_is_unavailable(
 ) -> None:
     await tokens.verify(token())
     issuer.status = 503
-    clock.at += tokens_module._REFRESH_S
+    clock.at += tokens_module.REFRESH_S
     assert (await tokens.verify(token(jti="later"))).user == "ann"
-    clock.at += tokens_module._MAX_STALE_S
+    clock.at += tokens_module.MAX_STALE_S
     with pytest.raises(Unavailable):
         await tokens.verify(token(jti="much later"))
 
@@ -336,7 +336,7 @@ async def test_without_keys_tokens_cannot_be_verified(issuer: Issuer, tokens: To
     wrong_bodies = (b"nonsense", b"{}", b"[]", b'{"keys": 7}', b'{"keys": [7]}', b" " * (2 << 20))
     for status, raw in [(500, b""), (302, b""), (404, b"{}"), *((200, each) for each in wrong_bodies)]:
         issuer.status, issuer.raw = status, raw
-        clock.at += tokens_module._RETRY_S
+        clock.at += tokens_module.RETRY_S
         with pytest.raises(Unavailable):
             await tokens.verify(token())
     assert issuer.request_count == 9
@@ -357,7 +357,7 @@ async def test_a_verified_token_is_cached_until_it_expires(
     for _ in range(20):
         await tokens.verify(good)
     assert len(verified) == 1
-    clock.at += tokens_module._CACHE_S
+    clock.at += tokens_module.CACHE_S
     await tokens.verify(good)
     assert len(verified) == 2
     # The skew that is tolerated is 30 s, so that this one ends in at most 3 s, before the cache would.
@@ -372,7 +372,7 @@ async def test_a_verified_token_is_cached_until_it_expires(
 
 
 async def test_the_cache_of_tokens_is_bounded(tokens: TokenVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "_MAX_CACHED", 5)
+    monkeypatch.setattr(tokens_module, "MAX_CACHED", 5)
     made = [token(jti=str(number)) for number in range(12)]
     for each in made:
         await tokens.verify(each)

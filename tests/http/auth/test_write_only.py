@@ -11,7 +11,7 @@ TEXT = "The budget for the trip to Hawaii is ten thousand"
 
 
 def test_a_write_only_key_adds_a_memory_that_is_similar_to_another(tmp_path: Path) -> None:
-    with serving(tmp_path, auth="keys", same_letters=0.8) as client:
+    with serving(tmp_path, auth="keys", merge_text_similarity=0.8) as client:
         write_only, full = make_key(client, user="ann", reads=False), make_key(client, user="ann")
         for text in (TEXT, f"{TEXT} now"):
             added = client.post(f"{PREFIX}/memories", headers=bearer(write_only), json={"content": text})

@@ -192,8 +192,7 @@ def test_a_user_in_the_query_of_a_mem0_request_is_rejected(client: TestClient) -
 
 
 def test_a_gateway_without_a_user_is_reported(tmp_path: Path) -> None:
-    with served(tmp_path, auth="gateway", trusted_gateways="127.0.0.1") as client:
-        client._transport.client = ("127.0.0.1", 1)  # type: ignore[attr-defined]
+    with served(tmp_path, peer="127.0.0.1", auth="gateway", trusted_gateways="127.0.0.1") as client:
         answer = client.get("/v1/memory")
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "MISSING_USER_ID")
         assert client.get("/v1/memory", headers={"x-authz-user-id": "ann"}).status_code == 200

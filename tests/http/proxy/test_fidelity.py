@@ -63,7 +63,7 @@ def preset(
         yield results
 
 
-@generated(1000)
+@generated(200)
 @given(place=st.sampled_from(PLACES), body=bodies())
 def test_the_forwarded_body_differs_only_by_the_inserted_memories(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn

@@ -387,7 +387,7 @@ async def test_turns_of_a_user_with_a_backlog_spill_and_those_of_others_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recollect.service.jobs.BACKLOG_CHECK_INTERVAL_S", 0.0)
-    settings = settings_of(tmp_path, memory_timeout_s=10, most_waiting_jobs=1, learn_every=1)
+    settings = settings_of(tmp_path, memory_timeout_s=10, max_waiting_jobs=1, learn_every=1)
     async with opened(settings) as (memory, service):
         await memory.write(ANN, [message("one")])
         stored = await memory.write(ANN, [message("two")])

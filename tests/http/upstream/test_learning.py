@@ -290,12 +290,12 @@ class TestWhichModel:
 class TestLimits:
     def test_each_user_has_a_daily_limit_by_default(self) -> None:
         assert allowance_of(Settings()).user == USER_TOKENS_A_DAY == 100_000
-        assert allowance_of(load({"llm_user_tokens_a_day": 0}, environ={}).settings).user == 0
-        assert allowance_of(load({"llm_user_tokens_a_day": 5}, environ={}).settings).user == 5
+        assert allowance_of(load({"llm_user_tokens_per_day": 0}, environ={}).settings).user == 0
+        assert allowance_of(load({"llm_user_tokens_per_day": 5}, environ={}).settings).user == 5
 
     def test_beyond_the_limit_learning_continues_without_the_model(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         learns(llm, BUDGET, claim(FACT))
-        with learning_server(tmp_path, llm, upstream_api_key=OWN, llm_user_tokens_a_day=1) as server:
+        with learning_server(tmp_path, llm, upstream_api_key=OWN, llm_user_tokens_per_day=1) as server:
             say(server)
             before = len(llm_requests(llm, EXTRACT))
             done = say(server, "My name is Alex and I live in Oslo.")

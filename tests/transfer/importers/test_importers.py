@@ -371,7 +371,7 @@ async def test_imports_into_postgres_are_the_same(tmp_path: Path) -> None:
 
 
 def opened(home: Path, most: int = 0) -> Memory:
-    settings = Settings(home=home, worker=False, learn="off", user_memories_most=most)
+    settings = Settings(home=home, worker=False, learn="off", user_max_records=most)
     return Memory(settings=settings, embedder=FakeEmbedder(16))
 
 

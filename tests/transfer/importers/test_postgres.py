@@ -100,7 +100,7 @@ def test_a_table_is_read_in_pages_of_one_snapshot(
     theirs: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(postgres, "_PAGE", 7)
+    monkeypatch.setattr(postgres, "PAGE_ROWS", 7)
     theirs.run("CREATE EXTENSION vector")
     theirs.run("CREATE TABLE boats (id uuid PRIMARY KEY, vector vector(2), payload jsonb)")
     theirs.run(

@@ -213,13 +213,13 @@ def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
 class _Limit:
     """A daily token limit; `spent` is None for a limit per user if no user is named."""
 
-    whose: str
+    owner: str
     tokens: int
     spent: int | None = None
 
 
 def _daily_limits(memory: Memory, user: str | None) -> list[_Limit]:
-    user_tokens, total_tokens = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
+    user_tokens, total_tokens = memory.settings.llm_user_tokens_per_day, memory.settings.llm_tokens_per_day
     limits = []
     if user_tokens:
         spent = None if user is None else memory.admin.spent_today(user_id=user).tokens
@@ -245,7 +245,7 @@ def _print_usage(cli: CliContext, usage: list[Usage], by: Sequence[str], *, limi
         so_far = "" if limit.spent is None else f"{limit.spent:,} of "
         is_exceeded = limit.spent is not None and limit.spent >= limit.tokens
         note = "; the LLM is not used again before midnight, UTC" if is_exceeded else ""
-        print_line(f"Today: {so_far}{limit.tokens:,} tokens for {limit.whose}{note}.")
+        print_line(f"Today: {so_far}{limit.tokens:,} tokens for {limit.owner}{note}.")
 
 
 def _usage_cells(usage: Sequence[Usage]) -> list[str]:

@@ -37,9 +37,9 @@ IdempotencyKey = Annotated[
 # Headers that are part of a request's meaning.
 _HASHED_HEADERS = ("x-memory-project", "x-memory-session", "x-memory-by", "x-memory-actor", "if-match")
 # A process that owns a key for longer than this without an answer has died.
-_LOST_S = 60.0
+LOST_S = 60.0
 # How long to wait for another process that runs the same request, and how often to check.
-_WAIT_S = 30.0
+WAIT_S = 30.0
 _POLL_S = 0.05
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Awaitable[JSONResponse]])
@@ -56,9 +56,9 @@ class IdempotentRequest:
         if token is None:
             return await run()
         clock = asyncio.get_running_loop().time
-        ends_at = clock() + _WAIT_S
+        ends_at = clock() + WAIT_S
         while True:
-            lost_before = now() - timedelta(seconds=_LOST_S) if redo else None
+            lost_before = now() - timedelta(seconds=LOST_S) if redo else None
             claim = await self._answers.claim_key(self._user, token, stale_before=lost_before)
             if claim.answer is not None:
                 etag = claim.answer["etag"]

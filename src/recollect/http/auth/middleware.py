@@ -20,9 +20,9 @@ from recollect.model.scope import Scope as MemoryScope
 from recollect.service.api_keys import ApiKeys
 from recollect.service.handle import ServiceHandle
 
-_MAX_FAILURES = 10
-_WINDOW_S = 60.0
-_MAX_PEERS = 10_000
+MAX_FAILURES = 10
+WINDOW_S = 60.0
+MAX_PEERS = 10_000
 # Paths that reveal nothing about anyone.
 OPEN_PATHS = frozenset({
     "/live", "/health", "/ready", "/version", "/openapi.json",
@@ -58,18 +58,18 @@ class Lockout:
     def wait_s(self, address: str) -> float:
         """Return how long the peer must wait before its next attempt; 0 if it need not."""
         window = self._windows.get(client_network(address)) if self._windows else None
-        if window is None or window.failures < _MAX_FAILURES:
+        if window is None or window.failures < MAX_FAILURES:
             return 0.0
-        return max(0.0, window.started + _WINDOW_S - self._clock())
+        return max(0.0, window.started + WINDOW_S - self._clock())
 
     def record_failure(self, address: str) -> None:
         """Count a wrong credential of the peer."""
         peer, moment = client_network(address), self._clock()
         window = self._windows.get(peer)
-        if window is None or moment - window.started >= _WINDOW_S:
+        if window is None or moment - window.started >= WINDOW_S:
             # Inserted at the end, so that the oldest are dropped first.
             self._windows.pop(peer, None)
-            if len(self._windows) >= _MAX_PEERS:
+            if len(self._windows) >= MAX_PEERS:
                 del self._windows[next(iter(self._windows))]
             window = self._windows[peer] = _FailureWindow(moment)
         window.failures += 1

@@ -29,12 +29,12 @@ _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _MAX_TOKEN_CHARS = 16_384
 # How long a verified token is cached.
-_CACHE_S = 5.0
-_MAX_CACHED = 10_000
+CACHE_S = 5.0
+MAX_CACHED = 10_000
 # Keys are refreshed after this time; for an unknown key sooner, but never more often than the second one.
-_REFRESH_S, _RETRY_S = 300.0, 10.0
+REFRESH_S, RETRY_S = 300.0, 10.0
 # How long the old keys are used while they cannot be refreshed.
-_MAX_STALE_S = 3600.0
+MAX_STALE_S = 3600.0
 _FETCH_S = 5.0
 _MAX_BYTES = 1 << 20
 
@@ -97,10 +97,10 @@ class TokenVerifier:
         claims = await self._decode(token)
         caller = self._to_caller(claims)
         # As an integer: a number of any size can be compared.
-        left_s = min(int(claims["exp"]), time.time() + _CACHE_S) + self._skew_s - time.time()
-        if len(self._cache) >= _MAX_CACHED:
+        left_s = min(int(claims["exp"]), time.time() + CACHE_S) + self._skew_s - time.time()
+        if len(self._cache) >= MAX_CACHED:
             del self._cache[next(iter(self._cache))]
-        self._cache[digest] = (caller, self._clock() + min(_CACHE_S, left_s))
+        self._cache[digest] = (caller, self._clock() + min(CACHE_S, left_s))
         return caller
 
     def is_cached(self, token: str) -> bool:
@@ -151,10 +151,10 @@ class TokenVerifier:
 
     async def _get_key(self, kid: object, algorithm: str) -> Mapping[str, Any]:
         moment = self._clock()
-        if moment - self._fetched_at >= _REFRESH_S:
+        if moment - self._fetched_at >= REFRESH_S:
             await self._refresh_keys(moment)
         key = self._match_key(kid, algorithm)
-        if key is None and moment - self._tried_at >= _RETRY_S:
+        if key is None and moment - self._tried_at >= RETRY_S:
             # The issuer may have new keys; many tokens with made-up keys must not cause many requests.
             await self._refresh_keys(moment)
             key = self._match_key(kid, algorithm)
@@ -177,7 +177,7 @@ class TokenVerifier:
 
     async def _refresh_keys(self, moment: float) -> None:
         async with self._fetching:
-            if self._clock() - self._tried_at < _RETRY_S:
+            if self._clock() - self._tried_at < RETRY_S:
                 # Another request has just tried.
                 if self._keys:
                     return
@@ -187,7 +187,7 @@ class TokenVerifier:
                 self._keys = await self._download_keys()
                 self._fetched_at = self._clock()
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-                if not self._keys or self._clock() - self._fetched_at >= _MAX_STALE_S:
+                if not self._keys or self._clock() - self._fetched_at >= MAX_STALE_S:
                     raise Unavailable(f"{_KEYS_UNAVAILABLE}: {_describe_error(error)}") from None
                 _log.warning("%s: %s", _KEYS_UNAVAILABLE, _describe_error(error))
 

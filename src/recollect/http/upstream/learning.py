@@ -365,9 +365,9 @@ async def probe(upstream: Upstream) -> str:
 
 def allowance_of(settings: Settings) -> LlmQuota:
     """Return the daily limits; each user has one, unless the settings name another."""
-    is_set = "llm_user_tokens_a_day" in settings.model_fields_set
+    is_set = "llm_user_tokens_per_day" in settings.model_fields_set
     return LlmQuota(
-        user=settings.llm_user_tokens_a_day if is_set else USER_TOKENS_A_DAY, everyone=settings.llm_tokens_a_day
+        user=settings.llm_user_tokens_per_day if is_set else USER_TOKENS_A_DAY, everyone=settings.llm_tokens_per_day
     )
 
 

@@ -274,7 +274,8 @@ async def _remove_memories(tx: Tx, owner: Owner, ids: Collection[str], counts: d
             ("turns", "id", "ids"),
             ("memories", "id", "ids"),
         ):
-            test = f"user_id = :user AND {tx.dialect.among(column, param)}"
+            among = tx.dialect.among_numbers if param == "rows" else tx.dialect.among
+            test = f"user_id = :user AND {among(column, param)}"
             deleted = await _delete(tx, table, test, {"user": owner.name, param: params[param]})
             if table in ("vectors", "history"):
                 counts[table] += deleted

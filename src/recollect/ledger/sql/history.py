@@ -194,6 +194,6 @@ async def add_evidence(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:
 async def drop_evidence(tx: Tx, user: str, rows: Sequence[int]) -> None:
     """Remove the evidence of a user's memories."""
     await tx.run(
-        f"DELETE FROM evidence WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        f"DELETE FROM evidence WHERE user_id = :user AND {tx.dialect.among_numbers('row', 'rows')}",
         {"user": user, "rows": list(rows)},
     )

@@ -291,9 +291,8 @@ async def fetch(
     params: dict[str, Any] = {"rows": [int(row) for row in rows]}
     sql = _recall_condition(tx, scope, filter, params, as_of=as_of)
     table = f"memories {tx.dialect.fragments['by_row']}"
-    fetched = await tx.rows(
-        f"SELECT {SELECTED_COLUMNS}, row FROM {table} WHERE {tx.dialect.among('row', 'rows')} AND {sql}", params
-    )
+    among_rows = tx.dialect.among_numbers("row", "rows")
+    fetched = await tx.rows(f"SELECT {SELECTED_COLUMNS}, row FROM {table} WHERE {among_rows} AND {sql}", params)
     return [NumberedRecord(row[-1], record_from_row(row[:-1])) for row in fetched]
 
 

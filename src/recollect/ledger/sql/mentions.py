@@ -27,7 +27,7 @@ async def put_mentions(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -
     changed = [id for id, record in plan.changed.items() if _source(record) != _source(plan.originals[id])]
     if changed:
         await tx.run(
-            f"DELETE FROM mentions WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+            f"DELETE FROM mentions WHERE user_id = :user AND {tx.dialect.among_numbers('row', 'rows')}",
             {"user": user, "rows": [rows[id] for id in changed]},
         )
     to_add = [*plan.added.values(), *(plan.changed[id] for id in changed)]

@@ -60,7 +60,10 @@ class Dialect(Protocol):
     def terms(self) -> FullTextIndex: ...
 
     def among(self, column: str, param: str) -> str:
-        """Return SQL that is true where the column is one of the values of a list parameter."""
+        """Return SQL that is true where the column is one of the texts of a list parameter."""
+
+    def among_numbers(self, column: str, param: str) -> str:
+        """Return SQL that is true where the column is one of the integers of a list parameter."""
 
     def in_body(self, name: str) -> str:
         """Return SQL for a text field of the JSON body."""

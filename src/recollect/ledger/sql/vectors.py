@@ -64,7 +64,7 @@ async def drop_vectors(tx: Tx, user: str, rows: Sequence[int]) -> None:
         await tx.run(
             # The key has the model before the row: without the models every vector of the user would be read.
             "DELETE FROM vectors WHERE user_id = :user AND model IN (SELECT number FROM models) "
-            f"AND {tx.dialect.among('row', 'rows')}",
+            f"AND {tx.dialect.among_numbers('row', 'rows')}",
             {"user": user, "rows": list(rows)},
         )
 
@@ -89,7 +89,8 @@ async def embed(
     accepted = await _still_current(tx, user, vectors, versions)
     await put_vectors(tx, model, user, {row: vectors[row] for row in accepted})
     await tx.run(
-        f"UPDATE memories SET revision = :revision WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        "UPDATE memories SET revision = :revision WHERE user_id = :user "
+        f"AND {tx.dialect.among_numbers('row', 'rows')}",
         {"revision": row[0], "user": user, "rows": accepted},
     )
 
@@ -108,7 +109,7 @@ async def store_token_vectors(
 async def _still_current(tx: Tx, user: str, rows: Iterable[int], versions: Mapping[int, int] | None) -> list[int]:
     """Return the rows that exist, and whose text is that of the version given for them."""
     present = await tx.rows(
-        f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among_numbers('row', 'rows')}",
         {"user": user, "rows": [int(row) for row in rows]},
     )
     return [row for row, version in present if versions is None or versions[row] == version]
@@ -174,7 +175,7 @@ async def unembedded(
     if user is not None:
         params["user"], condition = user, "m.user_id = :user AND "
     if rows is not None:
-        params["rows"], condition = list(rows), f"{condition}{tx.dialect.among('m.row', 'rows')} AND "
+        params["rows"], condition = list(rows), f"{condition}{tx.dialect.among_numbers('m.row', 'rows')} AND "
     found = await tx.rows(
         "SELECT m.row, m.user_id, m.content, m.version, m.speaker FROM memories m "
         f"WHERE {condition}m.row > :after AND NOT EXISTS "
@@ -238,7 +239,7 @@ async def vectors_of(tx: Tx, user: str, rows: Sequence[int], *, model: Embedding
         return {}
     vector_rows = await tx.rows(
         f"SELECT row, vector FROM vectors WHERE user_id = :user AND model = :model "
-        f"AND {tx.dialect.among('row', 'rows')}",
+        f"AND {tx.dialect.among_numbers('row', 'rows')}",
         {"user": user, "model": await model_number(tx, model) or 0, "rows": [int(row) for row in rows]},
     )
     return {row: bytes(vector) for row, vector in vector_rows}

@@ -24,7 +24,7 @@ except ImportError as error:
     raise MissingExtra("PostgreSQL", "postgres") from error
 
 T = TypeVar("T")
-_PAGE = 500
+PAGE_ROWS = 500
 _VECTORS = ("vector", "halfvec", "sparsevec")
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
@@ -79,7 +79,7 @@ class PostgresTables:
         # The names are of existing tables and columns, and quoted.
         sql = f"SELECT {', '.join(map(_quote, columns))} FROM {_quote(table)} ORDER BY {order}"  # noqa: S608
         cursor = _run_on_loop(self._loop, self._cursor(sql), self.where)
-        while page := _run_on_loop(self._loop, cursor.fetch(_PAGE, timeout=_QUERY_TIMEOUT_S), self.where):
+        while page := _run_on_loop(self._loop, cursor.fetch(PAGE_ROWS, timeout=_QUERY_TIMEOUT_S), self.where):
             yield from map(dict, page)
 
     def _load_columns(self) -> dict[str, dict[str, str]]:

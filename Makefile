@@ -16,7 +16,7 @@ ENGINE_TESTS := tests/index tests/documents
 REPEAT := --last-failed --last-failed-no-failures none -rA
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test style types tests test-failed clients engines api browser drill local-llm check bench bench-small bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test style types tests test-failed clients engines api browser drill soak local-llm check bench bench-small bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ browser: $(VENV)/.dev ## Test the pages in a real browser (needs Debian's chromi
 
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600
+
+soak: $(VENV)/.dev ## Run mixed traffic and faults for an hour, and check for losses, leaks and growth
+	$(BIN)/pytest -m drill -s tests/drills/test_soak.py --soak-minutes 60
 
 local-llm: $(VENV)/.dev ## Test with a real small model, which is downloaded once (90 MB)
 	$(BIN)/pytest -m local_llm tests/models/test_local_llm.py tests/agent/test_local_llm.py

@@ -106,6 +106,7 @@ def print_table(targets: list[Target], seconds: float) -> None:
 
 _ROWS = (
     "requests", "chats", "upstream faults", "chats without full memory", "chats failed because of memory",
+    "chats whose key could not be checked",
     "acknowledged writes", "of these looked for afterwards", "lost", "rounds erased", "erased text seen again",
     "texts of other users seen", "refused during faults", "refused or broken without a fault", "cut by a kill",
     "faults", "chat p50 / p99", "resident memory, first to last quarter", "file handles, first to last quarter",
@@ -123,6 +124,7 @@ def _figures(target: Target) -> list[str]:
         f"{found.upstream_faults:,}",
         f"{found.degraded.total():,}" + "".join(f"\n{name} {count}" for name, count in found.degraded.most_common()),
         str(len(found.failed_chats)),
+        str(found.keys_unchecked),
         f"{found.acknowledged:,}",
         f"{found.verified:,}",
         str(len(found.lost)),

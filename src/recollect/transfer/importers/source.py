@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -125,7 +126,7 @@ class ImportSource:
                 # The file may have been replaced by a link since it was listed.
                 with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
                     yield file
-        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+        except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
             raise InvalidInput(f"{name} cannot be read: {error}") from None
 
     def head(self, name: str) -> bytes:
@@ -239,6 +240,8 @@ def _refusal_reason(entry: zipfile.ZipInfo) -> str:
         return "a link is not followed"
     if entry.flag_bits & 1:
         return "it is encrypted"
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "its compression is neither none nor deflate"
     if entry.file_size > MAX_FILE_BYTES:
         return f"it is larger than {MAX_FILE_BYTES:,} bytes"
     if entry.file_size > _MIN_RATIO_BYTES and entry.file_size > MAX_RATIO * max(1, entry.compress_size):

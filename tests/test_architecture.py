@@ -188,9 +188,15 @@ def test_only_the_settings_read_the_environment() -> None:
 def test_tests_mirror_the_package() -> None:
     tests = Path(__file__).parent
     folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
-    # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger.
-    others = {"clients", "documents", "drills", "evals", "ledger/conformance"}
+    # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger,
+    # parsers on hostile bytes.
+    others = {"clients", "documents", "drills", "evals", "fuzz", "ledger/conformance"}
     assert {folder for folder in folders - others if not (SOURCE / folder).is_dir()} == set()
+
+
+def test_every_exception_of_the_security_linter_has_a_reason() -> None:
+    without_reason = re.compile(r"# noqa: S\d+$", re.MULTILINE)
+    assert not [module_name(path) for path in MODULES if without_reason.search(path.read_text("utf-8"))]
 
 
 def test_no_file_is_longer_than_one_concept() -> None:

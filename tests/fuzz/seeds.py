@@ -36,8 +36,8 @@ def _store() -> bytes:
 _CHAT = (
     b'{"model": "m", "messages": [{"role": "user", "content": "hi \\u00e9", "name": "a"}, {"role": "assistant", '
     b'"content": [{"type": "text", "text": "x"}]}], "stream": true, "temperature": 1e400, "user": "alex", '
-    b'"memory_id": "m", "memory_top_k": 3, "memory_config": {"enabled": true, "memory_types": ["semantic"]}, "memory_con'
-    b'text": {"user_id": "alex"}, "metadata": {"user_id": "alex"}}'
+    b'"memory_id": "m", "memory_top_k": 3, "memory_config": {"enabled": true, "memory_types": ["semantic"]}, '
+    b'"memory_context": {"user_id": "alex"}, "metadata": {"user_id": "alex"}}'
 )
 _RECORD = (
     b'{"id": "a", "memory": "likes tea", "user_id": "alex", "project_id": null, "session_id": "s", "level": "user", '
@@ -102,7 +102,8 @@ SEEDS: dict[str, list[bytes]] = {
         b'{"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "t"}]}, {"type": '
         b'"function_call", "call_id": "c", "name": "f", "arguments": "{}"}, {"type": "function_call_output", '
         b'"call_id": "c", "output": "o"}], "instructions": "i", "tools": [{"type": "function", "name": "f", '
-        b'"parameters": {}}], "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, "conversation": {"id": "x"}}'
+        b'"parameters": {}}], "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, '
+        b'"conversation": {"id": "x"}}'
     ],
     "model_json": [b'```json\n{"facts": [{"id": 0, "content": "tea \\"x\\"", a: \'b\', }], "n": 1 // c\n``` {"cut'],
     "front_matter": [_FILE],

@@ -79,7 +79,7 @@ audit: $(VENV)/.dev ## Look for known vulnerabilities of the dependencies; says 
 	$(BIN)/python -m scripts.audit
 
 sbom: $(VENV)/.dev ## Write what a release installs into dist/recollect.cdx.json (CycloneDX)
-	$(BIN)/python -m scripts.sbom dist/recollect.cdx.json
+	env -u PYTHONPATH $(BIN)/python -m scripts.sbom dist/recollect.cdx.json
 
 check: style types ## Check style and types only
 

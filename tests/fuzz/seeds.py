@@ -15,10 +15,10 @@ def _event(text: str) -> bytes:
     return b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() + b"\n\n"
 
 
-def _zip() -> bytes:
+def _zip(name: str = "conversations.json") -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("conversations.json", _CHATGPT)
+        file.writestr(zipfile.ZipInfo(name), _CHATGPT, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
@@ -119,7 +119,7 @@ SEEDS: dict[str, list[bytes]] = {
         b'{"user":"u","project":"","session":"s","given_at":"2026-01-01T00:00:00+00:00","message":{"role":"user",'
         b'"content":"tea"},"mode":"chat"}\n  \n{"cut'
     ],
-    "archive": [_zip()],
+    "archive": [_zip(), _zip("")],
     "mem0_points": [
         b"\x80\x04\x95F\x00\x00\x00\x00\x00\x00\x00\x8c\x14qdrant_client.models\x94\x8c\x0bPointStruct\x94\x93\x94)"
         b"\x81\x94}\x94\x8c\x08__dict__\x94}\x94(\x8c\x02id\x94K\x01\x8c\x07payload\x94}\x94us\x62.",

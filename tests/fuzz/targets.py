@@ -371,6 +371,7 @@ def mem0_points(data: bytes) -> None:
         with sqlite3.connect(folder / "storage.sqlite") as connection:
             connection.execute("CREATE TABLE points (id TEXT, point BLOB)")
     with sqlite3.connect(folder / "storage.sqlite") as connection:
+        connection.execute("PRAGMA synchronous = OFF")
         connection.execute("DELETE FROM points")
         connection.execute("INSERT INTO points VALUES ('1', ?)", (data,))
     connection.close()

@@ -220,7 +220,7 @@ def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedIte
     if len(entries) > MAX_FILES:
         raise InvalidInput(f"the archive has more than {MAX_FILES:,} entries")
     for entry in entries:
-        if entry.is_dir():
+        if entry.filename.endswith("/"):
             continue
         total += entry.file_size
         if total > MAX_BYTES:
@@ -234,6 +234,8 @@ def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedIte
 
 def _refusal_reason(entry: zipfile.ZipInfo) -> str:
     name = PurePosixPath(entry.filename.replace("\\", "/"))
+    if not name.parts:
+        return "it has no name"
     if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
         return "its name points outside the archive"
     if stat.S_ISLNK(entry.external_attr >> 16):

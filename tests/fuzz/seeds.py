@@ -22,13 +22,12 @@ def _zip(name: str = "conversations.json") -> bytes:
     return buffer.getvalue()
 
 
-def _store() -> bytes:
+def _store(prefix: str | None = "memories.alex") -> bytes:
     """Return a database as LangGraph writes it."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE store (prefix TEXT, key TEXT, value TEXT, created_at TEXT, updated_at TEXT)")
-    connection.execute(
-        "INSERT INTO store VALUES ('memories.alex', 'k', '{\"text\": \"likes tea\"}', '2026-01-01', '')"
-    )
+    row = (prefix, "k", '{"text": "likes tea"}', "2026-01-01", "")
+    connection.execute("INSERT INTO store VALUES (?, ?, ?, ?, ?)", row)
     connection.commit()
     return connection.serialize()
 
@@ -119,12 +118,12 @@ SEEDS: dict[str, list[bytes]] = {
         b'{"user":"u","project":"","session":"s","given_at":"2026-01-01T00:00:00+00:00","message":{"role":"user",'
         b'"content":"tea"},"mode":"chat"}\n  \n{"cut'
     ],
-    "archive": [_zip(), _zip("")],
+    "archive": [_zip(), _zip(""), _zip()[:60] + b"\xff\xff" + _zip()[62:]],
     "mem0_points": [
         b"\x80\x04\x95F\x00\x00\x00\x00\x00\x00\x00\x8c\x14qdrant_client.models\x94\x8c\x0bPointStruct\x94\x93\x94)"
         b"\x81\x94}\x94\x8c\x08__dict__\x94}\x94(\x8c\x02id\x94K\x01\x8c\x07payload\x94}\x94us\x62.",
     ],
-    "sqlite_file": [_store()],
+    "sqlite_file": [_store(), _store(None)],
     "import_agent_cli": [_FILE],
     "import_chatgpt": [_CHATGPT.encode()],
     "import_claude": [_CLAUDE.encode()],

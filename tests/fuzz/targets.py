@@ -59,8 +59,9 @@ _MAX_ANSWER_CHARS = 1 << 20
 _loop = asyncio.new_event_loop()
 
 
-def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    return _loop.run_until_complete(work)
+def _run(work: Any) -> Any:
+    """Return the result of a call, whether or not it is a coroutine."""
+    return _loop.run_until_complete(work) if isinstance(work, Coroutine) else work
 
 
 def _json(data: bytes) -> Any:
@@ -74,15 +75,15 @@ def _json(data: bytes) -> Any:
 def chat_body(data: bytes) -> None:
     """A chat's body: every byte that was not changed stays, and both forms of the parser agree."""
     try:
-        body = parse_body(data)
+        body = _run(parse_body(data))
     except InvalidInput:
         return
     assert body.rewrite({}) == data
-    changed = parse_body(body.rewrite({"added": [1]}, without=["model"]))
+    changed = _run(parse_body(body.rewrite({"added": [1]}, without=["model"])))
     expected = {name: value for name, value in body.fields.items() if name != "model"} | {"added": [1]}
     assert repr(changed.fields) == repr(expected)
     try:
-        assert repr(parse_body(data, strict=True).fields) == repr(body.fields)
+        assert repr(_run(parse_body(data, strict=True)).fields) == repr(body.fields)
     except InvalidInput:
         pass
 
@@ -90,7 +91,7 @@ def chat_body(data: bytes) -> None:
 def chat_options(data: bytes) -> None:
     """The options of memory in a chat's body, and its messages."""
     try:
-        fields = parse_body(data).fields
+        fields = _run(parse_body(data)).fields
         parse_memory_options(fields, {}, MemoryDefaults())
         turns = parse_messages(Scope("user"), fields.get("messages"))
     except RecollectError:
@@ -158,8 +159,8 @@ def upstream_stream(data: bytes) -> None:
     for parts in ([data], pieces):
         recorder = StreamRecorder(streamed=True)
         for part in parts:
-            recorder.feed(part)
-        texts.append(recorder.text())
+            _run(recorder.feed(part))
+        texts.append(_run(recorder.text()))
     assert texts[0] == texts[1]
     assert len(texts[0]) <= _MAX_ANSWER_CHARS
 
@@ -167,8 +168,8 @@ def upstream_stream(data: bytes) -> None:
 def upstream_answer(data: bytes) -> None:
     """An answer of an upstream that is not streamed, and the tools that it calls."""
     recorder = StreamRecorder(streamed=False)
-    recorder.feed(data)
-    assert len(recorder.text()) <= _MAX_ANSWER_CHARS
+    _run(recorder.feed(data))
+    assert len(_run(recorder.text())) <= _MAX_ANSWER_CHARS
     if (answer := decode_object(data)) is not None:
         try:
             parse_tool_requests(answer)
@@ -183,13 +184,13 @@ def compressed_answer(data: bytes) -> None:
     for streamed in (True, False):
         recorder = StreamRecorder(streamed=streamed, encoding=encoding)
         for at in range(0, len(data), 1000):
-            recorder.feed(data[at : at + 1000])
-        assert len(recorder.text()) <= _MAX_ANSWER_CHARS
+            _run(recorder.feed(data[at : at + 1000]))
+        assert len(_run(recorder.text())) <= _MAX_ANSWER_CHARS
 
 
 def translated_stream(data: bytes) -> None:
     """A chat's stream, translated to events of the Responses API, which end once and can be encoded."""
-    params = parse_response_params(b'{"model": "m", "input": "hello"}')
+    params = _run(parse_response_params(b'{"model": "m", "input": "hello"}'))
     translator = ResponseTranslator(new_response(params, id="resp_1", created_at=0))
     reader, events = SseReader(), translator.begin()
     for event in reader.feed(data) + reader.end():
@@ -209,7 +210,7 @@ _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 def response_body(data: bytes) -> None:
     """The body of a request for a response, translated to a chat."""
     try:
-        params = parse_response_params(data)
+        params = _run(parse_response_params(data))
         check_translatable(params.items)
         chat = to_chat(params.fields, [each.message for each in to_messages(params.items)])
         parse_messages(Scope("user"), chat["messages"])

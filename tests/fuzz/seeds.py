@@ -118,7 +118,12 @@ SEEDS: dict[str, list[bytes]] = {
         b'{"user":"u","project":"","session":"s","given_at":"2026-01-01T00:00:00+00:00","message":{"role":"user",'
         b'"content":"tea"},"mode":"chat"}\n  \n{"cut'
     ],
-    "archive": [_zip(), _zip(""), _zip()[:60] + b"\xff\xff" + _zip()[62:]],
+    "archive": [
+        _zip(),
+        _zip(""),
+        _zip("é").replace("é".encode(), b"\xb0\xb0", 1),
+        _zip()[:60] + b"\xff\xff" + _zip()[62:],
+    ],
     "mem0_points": [
         b"\x80\x04\x95F\x00\x00\x00\x00\x00\x00\x00\x8c\x14qdrant_client.models\x94\x8c\x0bPointStruct\x94\x93\x94)"
         b"\x81\x94}\x94\x8c\x08__dict__\x94}\x94(\x8c\x02id\x94K\x01\x8c\x07payload\x94}\x94us\x62.",

@@ -33,6 +33,8 @@ MAX_LINE_BYTES = 64 << 20
 MAX_RATIO = 250
 _MIN_RATIO_BYTES = 16 << 20
 _HEAD_BYTES = 1 << 16
+# NotImplementedError, which is a RuntimeError, is for other versions of the format.
+_UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError, RuntimeError, EOFError)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class ImportSource:
             return None
         try:
             return zipfile.ZipFile(self.path)
-        except (zipfile.BadZipFile, OSError) as error:
+        except _UNREADABLE as error:
             raise InvalidInput(f"{self.location} is not a readable zip archive: {error}") from None
 
     @cached_property
@@ -126,7 +128,7 @@ class ImportSource:
                 # The file may have been replaced by a link since it was listed.
                 with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
                     yield file
-        except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError) as error:
+        except _UNREADABLE as error:
             raise InvalidInput(f"{name} cannot be read: {error}") from None
 
     def head(self, name: str) -> bytes:

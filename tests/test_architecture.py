@@ -195,8 +195,9 @@ def test_only_the_settings_read_the_environment() -> None:
 
 def test_tests_mirror_the_package() -> None:
     folders = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
-    # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger.
-    others = {"clients", "documents", "drills", "evals", "ledger/conformance"}
+    # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger,
+    # parsers on hostile bytes.
+    others = {"clients", "documents", "drills", "evals", "fuzz", "ledger/conformance"}
     assert {folder for folder in folders - others if not (SOURCE / folder).is_dir()} == set()
 
 
@@ -224,6 +225,11 @@ def test_tests_read_no_private_names() -> None:
         if (names := [name for name in private_names(path) if not name.startswith("_exit ")])
     }
     assert not read
+
+
+def test_every_exception_of_the_security_linter_has_a_reason() -> None:
+    without_reason = re.compile(r"# noqa: S\d+$", re.MULTILINE)
+    assert not [module_name(path) for path in MODULES if without_reason.search(path.read_text("utf-8"))]
 
 
 def test_no_file_is_longer_than_one_concept() -> None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
-from random import randrange
+from secrets import randbelow
 from typing import TYPE_CHECKING
 
 from recollect import __version__
@@ -500,6 +500,6 @@ async def _ledger_id(ledger: Ledger) -> str:
     """Return an id that distinguishes ledgers in one Redis: a time recorded in the ledger on first use."""
     moments = await ledger.maintenance_times()
     if _LEDGER_ID_MOMENT not in moments:
-        await ledger.record_maintenance_times({_LEDGER_ID_MOMENT: now() + timedelta(microseconds=randrange(10**9))})
+        await ledger.record_maintenance_times({_LEDGER_ID_MOMENT: now() + timedelta(microseconds=randbelow(10**9))})
         moments = await ledger.maintenance_times()
     return moments[_LEDGER_ID_MOMENT].isoformat()

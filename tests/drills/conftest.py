@@ -57,6 +57,7 @@ def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--drill-seed", type=int, default=0, help="the seed of the drills")
+    parser.addoption("--soak-minutes", type=float, default=1, help="how long the soak takes")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -173,7 +173,7 @@ def _escape(raw: bytes) -> str:
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_ANY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104
+_ANY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared with, not bound to
 _SAFE_METHODS = frozenset(["GET", "HEAD", "OPTIONS"])
 # Files that are streamed and never held in memory; their size is limited elsewhere.
 _UPLOAD_PREFIXES = (

@@ -39,7 +39,7 @@ class RetryPolicy:
     def wait_s(self, tries: int) -> float:
         """Return a random time up to a limit that grows exponentially from the first wait to the longest."""
         share = min(max(tries - 1, 0) / max(self.tries - 2, 1), 1.0)
-        return random.uniform(0, self.first_wait_s * (self.max_wait_s / self.first_wait_s) ** share)
+        return random.uniform(0, self.first_wait_s * (self.max_wait_s / self.first_wait_s) ** share)  # noqa: S311 - no secret
 
 
 class Worker:

@@ -179,8 +179,8 @@ class GitRepository:
         environment = _git_environment(self._root)
         source, target = ([self._program, f"--git-dir={folder}", *_SAFE_OPTIONS] for folder in (self.folder, new))
         with (
-            subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=environment) as exporting,  # noqa: S603
-            subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=environment) as importing,  # noqa: S603
+            subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=environment) as exporting,  # noqa: S603 - as below
+            subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=environment) as importing,  # noqa: S603 - as below
         ):
             if exporting.stdout is None or importing.stdin is None:
                 raise StoreUnavailable("git has no streams")

@@ -232,7 +232,7 @@ def parse_location(path: str) -> FileLocation | None:
     parts = list(PurePosixPath(path).parts)
     base = ""
     if parts[:1] == [USERS]:
-        base = f"{USERS}/{parts[1]}/" if len(parts) > 2 else ""
+        base = f"{USERS}/{parts[1]}/" if len(parts) > 2 and not parts[1].startswith(".") else ""
         parts = parts[2:] if base else []
     if parts and (key := key_of_path("/".join(parts))):
         return FileLocation(base, GLOBAL_CONVERSATION, MEMORY, is_tombstone=False, key=key)

@@ -143,12 +143,12 @@ class MirrorState:
 
     def visible_files(self, user: str, *, since_ns: int) -> dict[str, bool]:
         """Return the paths of a user's files without tombstones, and whether each changed since a time."""
-        sql = f"SELECT path, {_CHANGED_SQL} > ? FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone"  # noqa: S608
+        sql = f"SELECT path, {_CHANGED_SQL} > ? FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone"  # noqa: S608 - a constant
         return dict(self._fetch(sql, (since_ns, user)))
 
     def has_changed_since(self, user: str, since_ns: int) -> bool:
         """Return whether a file or tombstone of a user changed since a time."""
-        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {_CHANGED_SQL} > ? LIMIT 1"  # noqa: S608
+        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {_CHANGED_SQL} > ? LIMIT 1"  # noqa: S608 - a constant
         return bool(self._fetch(sql, (user, since_ns)))
 
     def stamps(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ class MirrorState:
 
     def _rows(self, test: str, values: Sequence[str]) -> Iterator[FileRow]:
         names = _ROW_COLUMNS.split(", ")
-        for row in self._fetch(f"SELECT {_ROW_COLUMNS} FROM files WHERE {test}", values):  # noqa: S608
+        for row in self._fetch(f"SELECT {_ROW_COLUMNS} FROM files WHERE {test}", values):  # noqa: S608 - constants
             fields = dict(zip(names, row, strict=True))
             yield FileRow(**fields | {"is_gone": bool(fields["is_gone"])})
 

@@ -368,7 +368,7 @@ async def _apply_outputs(
         except Conflict:
             if not tries_left or (await ledger.conversation(scope)).version == current.version:
                 raise
-            await asyncio.sleep(random.uniform(0, _PAUSE_S * (_MAX_TRIES - tries_left)))
+            await asyncio.sleep(random.uniform(0, _PAUSE_S * (_MAX_TRIES - tries_left)))  # noqa: S311 - no secret
         else:
             return applied.outcomes
     raise AssertionError("the last try returns or raises")

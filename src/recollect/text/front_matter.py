@@ -14,6 +14,7 @@ import yaml
 from recollect.errors import InvalidInput
 
 _FENCE = "---"
+_FENCE_LINE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _MAX_CHARS = 1 << 19
 _MAX_DEPTH = 16
 _MAX_NODES = 20_000
@@ -35,12 +36,13 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     text = text.removeprefix("\ufeff")
     if "\r\n" in text[:1000]:
         text = text.replace("\r\n", "\n")
-    if not text.startswith(_FENCE):
+    start = _FENCE_LINE.match(text)
+    if start is None:
         return {}, text.strip()
-    end = text.find(f"\n{_FENCE}", len(_FENCE))
-    if end == -1:
+    end = _FENCE_LINE.search(text, start.end())
+    if end is None:
         raise InvalidInput("the front matter has no end: put a line of three dashes after it")
-    return _load(text[len(_FENCE) : end]), text[end + len(_FENCE) + 1 :].strip()
+    return _load(text[start.end() : end.start()]), text[end.end() :].strip()
 
 
 def join_front_matter(fields: Mapping[str, Any], body: str) -> str:

@@ -24,8 +24,7 @@ class ToolSources:
 
     def __init__(self, settings: Settings) -> None:
         self._groups = settings.agent_groups
-        # The agent enforces the timeout.
-        self._http = httpx.AsyncClient(timeout=None, follow_redirects=False)  # noqa: S113
+        self._http = httpx.AsyncClient(timeout=None, follow_redirects=False)  # noqa: S113 - the agent has a timeout
         self._tools = tuple(
             http_tool(
                 name,

@@ -47,7 +47,8 @@ def read(source: ImportSource) -> Iterator[SourceItem]:
         if has_tables(source, name, "store"):
             with open_sqlite(source, name) as connection:
                 for row in iter_rows(connection, "SELECT * FROM store ORDER BY prefix, key"):
-                    yield _item(row["prefix"].split("."), row, f"{name}, {row['prefix']} {row['key']}")
+                    prefix = str(row.get("prefix"))
+                    yield _item(prefix.split("."), row, f"{name}, {prefix} {row.get('key')}")
     for name in source.files_ending(".jsonl"):
         for where, data in source.json_lines(name):
             namespace = data.get("namespace") if isinstance(data, Mapping) else None

@@ -76,8 +76,7 @@ class PostgresTables:
     def rows(self, table: str, *, order: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table in pages, without vectors."""
         columns = [name for name, type in self._load_columns()[table].items() if type not in _VECTORS]
-        # The names are of existing tables and columns, and quoted.
-        sql = f"SELECT {', '.join(map(_quote, columns))} FROM {_quote(table)} ORDER BY {order}"  # noqa: S608
+        sql = f"SELECT {', '.join(map(_quote, columns))} FROM {_quote(table)} ORDER BY {order}"  # noqa: S608 - quoted names
         cursor = _run_on_loop(self._loop, self._cursor(sql), self.where)
         while page := _run_on_loop(self._loop, cursor.fetch(PAGE_ROWS, timeout=_QUERY_TIMEOUT_S), self.where):
             yield from map(dict, page)

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ MAX_LINE_BYTES = 64 << 20
 MAX_RATIO = 250
 _MIN_RATIO_BYTES = 16 << 20
 _HEAD_BYTES = 1 << 16
+# NotImplementedError, which is a RuntimeError, is for other versions of the format.
+_UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError, RuntimeError, EOFError)
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class ImportSource:
             return None
         try:
             return zipfile.ZipFile(self.path)
-        except (zipfile.BadZipFile, OSError) as error:
+        except _UNREADABLE as error:
             raise InvalidInput(f"{self.location} is not a readable zip archive: {error}") from None
 
     @cached_property
@@ -125,7 +128,7 @@ class ImportSource:
                 # The file may have been replaced by a link since it was listed.
                 with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
                     yield file
-        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+        except _UNREADABLE as error:
             raise InvalidInput(f"{name} cannot be read: {error}") from None
 
     def head(self, name: str) -> bytes:
@@ -219,7 +222,7 @@ def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedIte
     if len(entries) > MAX_FILES:
         raise InvalidInput(f"the archive has more than {MAX_FILES:,} entries")
     for entry in entries:
-        if entry.is_dir():
+        if entry.filename.endswith("/"):
             continue
         total += entry.file_size
         if total > MAX_BYTES:
@@ -233,12 +236,16 @@ def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedIte
 
 def _refusal_reason(entry: zipfile.ZipInfo) -> str:
     name = PurePosixPath(entry.filename.replace("\\", "/"))
+    if not name.parts:
+        return "it has no name"
     if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
         return "its name points outside the archive"
     if stat.S_ISLNK(entry.external_attr >> 16):
         return "a link is not followed"
     if entry.flag_bits & 1:
         return "it is encrypted"
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "its compression is neither none nor deflate"
     if entry.file_size > MAX_FILE_BYTES:
         return f"it is larger than {MAX_FILE_BYTES:,} bytes"
     if entry.file_size > _MIN_RATIO_BYTES and entry.file_size > MAX_RATIO * max(1, entry.compress_size):

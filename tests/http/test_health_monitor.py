@@ -140,16 +140,16 @@ def test_a_ledger_that_answers_late_is_slow_and_not_unavailable(
         await may_answer.wait()
         return JobStats()
 
-    monkeypatch.setattr("recollect.http.health._CHECK_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("recollect.http.health.CHECK_TIMEOUT_S", 0.0)
     monkeypatch.setattr(service(client).jobs, "stats", job_stats)
     for _ in range(3):
         client.get("/ready")
     assert status(client) == "ok"
     # One that never answers is.
-    monkeypatch.setattr("recollect.http.health._MAX_SILENCE_S", 0.0)
+    monkeypatch.setattr("recollect.http.health.MAX_SILENCE_S", 0.0)
     ready = client.get("/ready")
     assert (ready.status_code, "no answer for" in ready.json()["checks"]["ledger"]) == (503, True)
     assert status(client) == "degraded; reason=store_unavailable"
-    monkeypatch.setattr("recollect.http.health._MAX_SILENCE_S", 600.0)
+    monkeypatch.setattr("recollect.http.health.MAX_SILENCE_S", 600.0)
     client.portal.call(may_answer.set)  # type: ignore[union-attr]
     wait_for(client, "ok")

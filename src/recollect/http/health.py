@@ -175,7 +175,7 @@ CHECK_INTERVAL_S = 10.0
 # `/ready` does not wait for a store that hangs.
 CHECK_TIMEOUT_S = 2.0
 # A ledger that answers late is slow, as on a loaded machine; one that is silent for so long is unavailable.
-_MAX_SILENCE_S = 30.0
+MAX_SILENCE_S = 30.0
 _MAX_QUERIES = 4
 
 
@@ -245,7 +245,7 @@ class HealthMonitor:
             if query.done():
                 query.result()
                 return
-        if (silence_s := clock() - self._answered_at) >= _MAX_SILENCE_S:
+        if (silence_s := clock() - self._answered_at) >= MAX_SILENCE_S:
             self._report_ledger(check_number, f"no answer for {silence_s:.0f} s")
 
     async def _query_ledger(self, service: Service, check_number: int) -> None:

@@ -249,7 +249,7 @@ async def test_unsafe_keys_of_the_issuer_are_not_used(issuer: Issuer, tokens: To
         ({"kty": "RSA", "kid": "one", "n": "_" * 200_000, "e": "AQAB"}, token()),
     ):
         issuer.keys = [key]
-        clock.at += tokens_module._REFRESH_S
+        clock.at += tokens_module.REFRESH_S
         with pytest.raises((Unauthenticated, Unavailable)):
             await tokens.verify(signed_token)
 
@@ -257,7 +257,7 @@ async def test_unsafe_keys_of_the_issuer_are_not_used(issuer: Issuer, tokens: To
 async def test_an_issuer_that_sends_its_keys_slowly_is_given_up(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens_module, "_FETCH_S", 0.2)
+    monkeypatch.setattr(tokens_module, "FETCH_S", 0.2)
 
     async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")

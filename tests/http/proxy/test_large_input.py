@@ -84,7 +84,7 @@ def test_a_small_answer_that_decompresses_to_a_large_one_is_relayed_as_it_is(
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_bomb_is_decompressed_up_to_a_limit_in_slices(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.http.proxy.sse._MAX_STREAM_BYTES", 2 * MAX_ANSWER_BYTES)
+    monkeypatch.setattr("recollect.http.proxy.sse.MAX_STREAM_BYTES", 2 * MAX_ANSWER_BYTES)
     decompressed, new_inflater = 0, zlib.decompressobj
 
     class Inflater:

@@ -35,7 +35,7 @@ MAX_CACHED = 10_000
 REFRESH_S, RETRY_S = 300.0, 10.0
 # How long the old keys are used while they cannot be refreshed.
 MAX_STALE_S = 3600.0
-_FETCH_S = 5.0
+FETCH_S = 5.0
 _MAX_BYTES = 1 << 20
 
 
@@ -197,10 +197,10 @@ class TokenVerifier:
         if self._client is None:
             # Uncompressed, so that a few bytes cannot expand to many.
             headers = {"Accept-Encoding": "identity"}
-            self._client = httpx.AsyncClient(timeout=_FETCH_S, follow_redirects=False, headers=headers)
+            self._client = httpx.AsyncClient(timeout=FETCH_S, follow_redirects=False, headers=headers)
         raw = bytearray()
         try:
-            async with asyncio.timeout(_FETCH_S), self._client.stream("GET", self._url) as response:
+            async with asyncio.timeout(FETCH_S), self._client.stream("GET", self._url) as response:
                 if response.status_code != 200:
                     raise OSError(f"the server answered {response.status_code}")
                 async for chunk in response.aiter_bytes():

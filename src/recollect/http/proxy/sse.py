@@ -21,7 +21,7 @@ _PARSE_THRESHOLD_BYTES = 1 << 14
 MAX_ANSWER_BYTES = 8 << 20
 _MAX_EVENT_BYTES = 1 << 20
 # A few kilobytes of gzip can be gigabytes: so much of a stream is decompressed in all, and at a time.
-_MAX_STREAM_BYTES = 256 << 20
+MAX_STREAM_BYTES = 256 << 20
 _MAX_PIECE_BYTES = 1 << 16
 
 
@@ -97,7 +97,7 @@ class StreamRecorder:
         self._buffer = bytearray()
         self._texts: list[str] = []
         self._chars = 0
-        self._bytes_left = _MAX_STREAM_BYTES if streamed else MAX_ANSWER_BYTES
+        self._bytes_left = MAX_STREAM_BYTES if streamed else MAX_ANSWER_BYTES
         self.is_too_large = False
 
     async def feed(self, chunk: bytes) -> None:

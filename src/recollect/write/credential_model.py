@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from zlib import crc32
 
@@ -43,8 +44,6 @@ _CLAUSE_END = frozenset(".,;!?\n)")
 _WORDS_BEFORE, _WORDS_AFTER, _CONTEXT_WORDS = 8, 12, 8
 _MIN_CHARS, _MAX_CHARS = 3, 80
 _PHRASE_STARTS, _MIN_PHRASE_WORDS, _MAX_PHRASE_WORDS = 5, 3, 10
-# More words than this are a document; each part of it is judged for itself.
-_MAX_CUES = 64
 _KINDS = {"pin": "PIN", "code": "recovery code"}
 _STRONG = frozenset(["mixed", "symbol", "camel"])
 _PLAIN = frozenset(["lower", "capital", "upper", "letters", "hyphens"])
@@ -163,7 +162,7 @@ def find_candidates(text: str) -> tuple[list[Token], list[Candidate]]:
     if not has_cue(lower):
         return [], []
     tokens = _tokenize(text)
-    cues = _find_cues(lower, tokens)[:_MAX_CUES]
+    cues = _find_cues(lower, tokens)
     inside = {
         place for cue in cues for place in range(cue.first, cue.last + 1) if tokens[place].mark not in ("/", ":", "=")
     }
@@ -276,7 +275,7 @@ def _find_cues(lower: str, tokens: Sequence[Token]) -> list[Cue]:
                 if _is_cue(kind, cue, tokens[first] if tokens else None):
                     cues.append(Cue(kind, first, last))
                 at = lower.find(cue, at + len(cue))
-    return sorted(set(cues), key=lambda cue: cue.first)
+    return sorted(set(cues), key=attrgetter("first", "last", "kind"))
 
 
 def _is_cue(kind: str, cue: str, token: Token | None) -> bool:
@@ -349,8 +348,9 @@ def _word_candidate(tokens: Sequence[Token], place: int, context: _Context) -> C
 
 
 def _context(tokens: Sequence[Token], cues: Sequence[Cue], place: int) -> _Context:
-    before = next((cue for cue in reversed(cues) if cue.last < place), None)
-    after = next((cue for cue in cues if cue.first > place), None)
+    next_cue = bisect_right(cues, place, key=attrgetter("first"))
+    before = next((cues[at] for at in range(next_cue - 1, -1, -1) if cues[at].last < place), None)
+    after = cues[next_cue] if next_cue < len(cues) else None
     return _Context(before, after, _relation(tokens, before, after, place))
 
 

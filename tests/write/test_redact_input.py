@@ -217,12 +217,16 @@ class TestRelatedData:
             assert memory.import_([line]).redacted == 1
             assert memory.get("t", user_id=ANN).content == CLEAN
 
-    def test_too_deeply_nested_metadata_is_rejected(self, memory: Memory) -> None:
-        deep: dict[str, Any] = {}
-        for _ in range(700):
+    def test_metadata_is_redacted_at_every_level_up_to_the_maximum(self, memory: Memory) -> None:
+        deep: dict[str, Any] = {"note": TEXT}
+        for _ in range(63):
             deep = {"in": deep}
-        with pytest.raises(InvalidInput):
-            memory.add("Likes tea", user_id=ANN, metadata=deep)
+        stored = memory.add("Likes tea", user_id=ANN, metadata=deep).record.metadata
+        assert SECRET not in str(stored)
+        assert CLEAN in str(stored)
+        for too_deep in ({"in": deep}, {"in": [[deep]]}):
+            with pytest.raises(InvalidInput, match="at most 64 levels"):
+                memory.add("Likes tea", user_id=ANN, metadata=too_deep)
 
 
 HIDDEN = {

@@ -18,6 +18,7 @@ from recollect.quotes.quoted_text import with_earned_trust
 _UNIT_FIELDS = ("importance", "confidence")
 _OBJECT_FIELDS = ("metadata", "detail")
 _MAX_OBJECT_BYTES = 1 << 18
+_MAX_OBJECT_LEVELS = 64
 _MAX_MEMBERS = 256
 _TEXT_FIELDS = ("key", "source", "prompt_digest", "superseded_by")
 _VISIBLE_FIELDS = ("content", "key", "value", "source")
@@ -117,3 +118,15 @@ def _check_object(name: str, value: Any) -> None:
         raise InvalidInput(f"`{name}` must not contain a NUL character")
     if size > _MAX_OBJECT_BYTES:
         raise InvalidInput(f"`{name}` must have at most {_MAX_OBJECT_BYTES:,} bytes, got {size:,}")
+    if (levels := _count_levels(value)) > _MAX_OBJECT_LEVELS:
+        raise InvalidInput(f"`{name}` must have at most {_MAX_OBJECT_LEVELS} levels, got {levels}; make it flatter")
+
+
+def _count_levels(value: Any) -> int:
+    """Return how deep mappings and lists are nested."""
+    count, level = 0, [value]
+    while level:
+        count += 1
+        parts = [part for each in level for part in (each.values() if isinstance(each, Mapping) else each)]
+        level = [part for part in parts if isinstance(part, Mapping | list | tuple)]
+    return count

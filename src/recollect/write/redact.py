@@ -218,11 +218,8 @@ def _redact_fields(fields: Mapping[str, Any], key: str | None) -> _Steps[tuple[d
     names = {"value": fields.get("key") or key or ""}
     kinds: list[str] = []
     clean: dict[str, Any] = {}
-    try:
-        for name, value in values.items():
-            clean[name] = yield from _redact_value(value, kinds, name=names.get(name, ""))
-    except RecursionError:
-        raise InvalidInput("`metadata` and `detail` are nested too deeply; make them flatter") from None
+    for name, value in values.items():
+        clean[name] = yield from _redact_value(value, kinds, name=names.get(name, ""))
     return ({**fields, **clean}, tuple(dict.fromkeys(kinds))) if kinds else (dict(fields), ())
 
 

@@ -207,20 +207,17 @@ class Service:
         mode: str | None = None,
         received_at: datetime | None = None,
         model: str = "",
-        is_redacted: bool = False,
     ) -> RememberResult:
         """Store messages; facts are extracted in the background, or within `wait_s` before this returns.
 
         Messages with a known `turn_id` change nothing. `received_at` is the time of their first arrival, `model` that
-        of their chat; `is_redacted` says that they are without secrets, as the spill journal has them.
+        of their chat.
         """
         await self.jobs.check_backlog(scope.user)
         await self.write_quota.admit(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
         with span("recollect.remember") as trace:
             started = perf_counter()
             learning = with_chat_model(self._learning, model, self._models)
-            if is_redacted:
-                learning = replace(learning, redactor=replace(learning.redactor, turns=False))
             appended = await remember.remember(
                 scope, messages, self.deps, learning, by=by, mode=mode, received_at=received_at
             )

@@ -491,5 +491,4 @@ class SpillReplay:
                 received_at=min(each.received_at for each in batch),
                 model=first.model,
                 mode=first.mode,
-                is_redacted=True,
             )

@@ -258,6 +258,7 @@ async def test_an_issuer_that_sends_its_keys_slowly_is_given_up(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens_module, "FETCH_S", 0.2)
+    is_closed = asyncio.Event()
 
     async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
@@ -267,6 +268,7 @@ async def test_an_issuer_that_sends_its_keys_slowly_is_given_up(
                 await writer.drain()
                 await asyncio.sleep(0.02)
         writer.transport.abort()
+        is_closed.set()
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     tokens = TokenVerifier(
@@ -275,7 +277,9 @@ async def test_an_issuer_that_sends_its_keys_slowly_is_given_up(
     with pytest.raises(Unavailable, match="TimeoutError"):
         await tokens.verify(token())
     await tokens.close()
+    await is_closed.wait()
     server.close()
+    await server.wait_closed()
 
 
 async def test_urls_of_keys_in_a_token_are_ignored(issuer: Issuer, tokens: TokenVerifier) -> None:

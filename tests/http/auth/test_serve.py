@@ -50,5 +50,6 @@ def test_foreign_hosts_are_rejected_and_no_request_forges_a_log_line(tmp_path: P
         messages = {"messages": [{"role": "user", "content": "hi"}], "user": "a\r\nERROR:    forged"}
         assert httpx.post(f"{url}/v1/chat/completions", json=messages, timeout=60).status_code == 400
         wait_until(lambda: "POST /v1/chat/completions 400" in server.log)
-    assert "nothing" in server.log
+    assert "GET /* 404" in server.log
+    assert "forged" not in server.log
     assert not [line for line in server.log.splitlines() if line.lstrip().startswith("ERROR:    forged")]

@@ -109,7 +109,8 @@ _ROWS = (
     "requests", "chats", "upstream faults", "chats without full memory", "chats failed because of memory",
     "chats whose key could not be checked",
     "acknowledged writes", "of these looked for afterwards", "lost", "rounds erased", "erased text seen again",
-    "texts of other users seen", "refused during faults", "refused or broken without a fault", "cut by a kill",
+    "texts of other users seen", "refused during faults", "refused or broken without a fault",
+    "cut by a kill or the upstream",
     "faults", "chat p50 / p99", "resident memory, first to last quarter", "file handles, first to last quarter",
 )  # fmt: skip
 

@@ -146,7 +146,7 @@ class SecretRules:
                 if word and word[0].lower() in self.mnemonic_words:
                     run.append(word)
                 else:
-                    if len(run) >= _MIN_MNEMONIC_WORDS:
+                    if len(run) >= _MIN_MNEMONIC_WORDS and len({each[0] for each in run}) >= _MIN_DIFFERENT_WORDS:
                         yield run[0].start(), run[-1].end(), "recovery phrase"
                     run = []
 
@@ -164,6 +164,8 @@ class SecretRules:
 _WORD_SEQUENCE = re.compile(r"(?<![a-zA-Z])[a-zA-Z]++(?:[\s,;]{1,3}(?:\d{1,2}[.):]?\s?)?[a-zA-Z]++){11,}+")
 _WORD = re.compile("[a-zA-Z]+")
 _MIN_MNEMONIC_WORDS = 12
+# A random phrase rarely repeats a word; "very very very ..." is no phrase.
+_MIN_DIFFERENT_WORDS = 8
 # Quotation marks may be attached to the first and the last word.
 _MNEMONIC_RUN = b"\x01" * (_MIN_MNEMONIC_WORDS - 2)
 

@@ -96,7 +96,7 @@ async def test_an_unreachable_upstream_is_reported_by_name() -> None:
 
 
 def test_no_field_of_a_request_chooses_the_upstream(llm: ScriptedLLM, tmp_path: Path) -> None:
-    with ScriptedLLM() as elsewhere, served(tmp_path, llm.base_url) as proxy:
+    with ScriptedLLM() as elsewhere, served(tmp_path, llm.base_url, allow_anonymous_proxy=True) as proxy:
         evil = elsewhere.base_url
         host = evil.removeprefix("http://").removesuffix("/v1")
         named = {"base_url": evil, "api_base": evil, "url": evil, "upstream_url": evil}

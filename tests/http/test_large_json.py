@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.errors import InvalidInput
-from recollect.http.large_json import MAX_VALUES, SMALL_CHARS, parse_json
+from recollect.http.large_json import MAX_LEVELS, MAX_VALUES, SMALL_CHARS, parse_json
 from recollect.http.proxy.body import parse_body
 from tests.support.loop_time import assert_loop_runs
 
@@ -57,6 +57,20 @@ def test_a_large_body_that_is_not_json_is_rejected(text: str) -> None:
         json.loads(raw)
     with pytest.raises(InvalidInput, match="the body is not JSON"):
         asyncio.run(parse_json(raw.encode()))
+
+
+@pytest.mark.parametrize("inner", ["1", '"]}"', f'"{_LONG}"'])
+@pytest.mark.parametrize("opening", ["[", '{"a[": '])
+def test_a_body_may_have_as_many_levels_as_the_limit(opening: str, inner: str) -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"x": %b}' % (opening * levels + inner + ("]" if opening == "[" else "}") * levels).encode()
+
+    most = nested(MAX_LEVELS - 1)
+    assert asyncio.run(parse_json(most)) == json.loads(most)
+    assert asyncio.run(parse_body(most)).text == most.decode()
+    for parse in (parse_json, parse_body):
+        with pytest.raises(InvalidInput, match=f"at most {MAX_LEVELS} levels"):
+            asyncio.run(parse(nested(MAX_LEVELS)))
 
 
 def test_a_body_nested_10_000_deep_is_rejected() -> None:

@@ -21,8 +21,11 @@ from recollect.errors import InvalidInput
 SMALL_CHARS = 32 << 10
 # Millions of values would take gigabytes, and the garbage collector seconds.
 MAX_VALUES = 200_000
+# A value is parsed, copied and written by functions that call themselves for each level.
+MAX_LEVELS = 256
 _MARKS_PER_STEP = 200
 _MARK = re.compile(r'["\[\]{},]')
+_BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _STRING_PART = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _NO_OR_ONE_SPACE = ("", " ", "\t", "\n", "\r")
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -69,6 +72,24 @@ def expect(text: str, at: int, mark: str) -> int:
     return skip_whitespace(text, at + 1)
 
 
+def check_levels(text: str) -> None:
+    """Raise InvalidInput if a JSON text is nested too deeply."""
+    if text.count("[") + text.count("{") <= MAX_LEVELS:
+        return
+    level = 0
+    for mark in _BRACKET_OR_STRING.finditer(text):
+        if mark[0] in ("[", "{"):
+            level += 1
+            _check_level(level)
+        elif mark[0] in ("]", "}"):
+            level -= 1
+
+
+def _check_level(level: int) -> None:
+    if level > MAX_LEVELS:
+        raise InvalidInput(f"the body is nested too deeply: it must have at most {MAX_LEVELS} levels")
+
+
 class LargeJson:
     """A large text, the ends of its large parts, and the large containers that are parsed."""
 
@@ -102,6 +123,7 @@ class LargeJson:
                     continue
                 case "[" | "{":
                     opened.append((start, []))
+                    _check_level(len(opened))
                 case ",":
                     if opened:
                         opened[-1][1].append(start)
@@ -197,8 +219,6 @@ def json_errors(kind: str = "JSON") -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
-    except RecursionError:
-        raise InvalidInput("the body is nested too deeply") from None
     except ValueError as error:
         raise InvalidInput(f"the body is not {kind}: {error}") from None
     except (StopIteration, RuntimeError, IndexError):
@@ -211,6 +231,7 @@ async def parse_json(raw: bytes) -> Any:
     with json_errors():
         text = raw.decode("utf-8")
         if len(text) <= SMALL_CHARS:
+            check_levels(text)
             return json.loads(text)
         return (await parse_large(text, JSONDecoder().raw_decode))[0]
 

@@ -17,6 +17,7 @@ from recollect.http.large_json import (
     Container,
     Decode,
     Item,
+    check_levels,
     expect,
     json_errors,
     parse_large,
@@ -161,6 +162,7 @@ async def parse_body(raw: bytes, *, strict: bool = False) -> JsonBody:
         text = raw.decode("utf-8")
         start = skip_whitespace(text, 0)
         if len(text) <= SMALL_CHARS:
+            check_levels(text)
             root = _parse_object(text, start, decode)
             if skip_whitespace(text, root.end) != len(text):
                 raise ValueError("it continues after its end")

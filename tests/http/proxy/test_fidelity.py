@@ -68,6 +68,21 @@ def preset(
 def test_the_forwarded_body_differs_only_by_the_inserted_memories(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn
 ) -> None:
+    assert_only_memories_differ(proxies, recorder, place, body)
+
+
+@pytest.mark.drill
+@generated(2000)
+@given(place=st.sampled_from(PLACES), body=bodies())
+def test_of_thousands_of_forwarded_bodies_each_differs_only_by_the_inserted_memories(
+    proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn
+) -> None:
+    assert_only_memories_differ(proxies, recorder, place, body)
+
+
+def assert_only_memories_differ(
+    proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn
+) -> None:
     before, after = inserted(proxies[place], recorder, body)
     if place == "before-question":
         at = max(number for number, each in enumerate(before) if each["role"] == "user")

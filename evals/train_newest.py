@@ -288,7 +288,8 @@ async def _search_slice(truth: Mapping[str, Any], longmemeval: Path, part: slice
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as home:
         searched = await search_cases(cases[part], Path(home) / "cases")
-        searched += await search_conversations(Path(home) / "conversations", part)
+        for name in ("conversations", "everyday"):
+            searched += await search_conversations(name, Path(home) / name, part)
         searched += await search_longmemeval(longmemeval, Path(home) / "longmemeval", part)
     return searched
 

@@ -3,9 +3,9 @@
     python -m evals.train_selector [MORE.jsonl ...] [--check FILE.jsonl]
 
 Reads `evals/data/memorable.jsonl`, any further files of the same shape ({"id", "source", "text", "keep": [{"text",
-"category", "change", "key"}]}) and `evals/data/everyday.jsonl`, prints figures by five-fold cross-validation over messages, trains on everything and
-writes `selector_cuts.npz` and `selector.npz` into the package. With --check, FILE is only measured and nothing is
-written. Needs scikit-learn.
+"category", "change", "key"}]}) and `evals/data/everyday.jsonl`, prints figures by five-fold cross-validation over
+messages, trains on everything and writes `selector_cuts.npz` and `selector.npz` into the package. With --check, FILE
+is only measured and nothing is written. Needs scikit-learn.
 """
 
 from __future__ import annotations

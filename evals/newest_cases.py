@@ -59,13 +59,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one user said, a question, and how a text's role is known if not by what was said."""
+    """What one user said, a question, how a text's role is known if not by what was said, and how many hits."""
 
     name: str
     group: str
     question: str
     said: Sequence[Message]
     role_of_text: Callable[[str], Role] | None = None
+    limit: int = MAX_CANDIDATES
 
 
 @dataclass(slots=True)
@@ -271,12 +272,12 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
         late=finders.late,
     )
     relevance = fuse(compute_features(results.table, results.stats), results.stats.count, ranking.fusion)
-    also = await find_later_candidates(results, relevance, min_relevance=least, limit=MAX_CANDIDATES)
+    also = await find_later_candidates(results, relevance, min_relevance=least, limit=case.limit)
     closer = FetchLimit(count=READ_CANDIDATES, min_relevance=least, extra=also)
     read, _ = await fetch_candidates(scope, results, query, relevance, closer, ledger=finders.ledger)
     read, _ = await replace_stale_turns(scope, read, results, query, ledger=finders.ledger)
     ranked = rank(read, ranking.weights, now=now())
-    first = filter_relevant(ranked, least)[:MAX_CANDIDATES]
+    first = filter_relevant(ranked, least)[: case.limit]
     in_first = {each.row for each in first}
     candidates = [*first, *(each for each in ranked if each.pool_index in also and each.row not in in_first)]
     vectors = await results.view.vectors(np.array([each.row for each in candidates], np.int64))
@@ -284,15 +285,17 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     return Searched(case.name, case.group, case.question, len(first), candidates, vectors, roles)
 
 
-async def search_conversations(home: Path, rows: slice = slice(None)) -> list[Searched]:
-    """Search the questions of rows of `conversations.jsonl`: many messages of one user on one subject."""
+async def search_conversations(name: str, home: Path, rows: slice = slice(None)) -> list[Searched]:
+    """Search the questions of rows of a file of talks: many messages of one user, at once or over weeks."""
     searched, chance = [], random.Random(4)
     async with AsyncMemory(settings=Settings(home=home, **QUIET)) as memory:
-        for row in read_rows("conversations.jsonl")[rows]:
+        for row in read_rows(f"{name}.jsonl")[rows]:
             at, user, place = START, row["id"], {}
+            # People who try out a memory tell it everything within minutes.
+            is_quick = chance.random() < 0.5
             for number, text in enumerate(row["messages"]):
-                at += timedelta(minutes=chance.choice((1, 4, 9)))
-                if number % 3 == 0:
+                at += timedelta(seconds=chance.choice((2, 20, 90))) if is_quick else timedelta(minutes=4)
+                if number % 3 == 0 and not is_quick:
                     at += timedelta(days=chance.choice((1, 2, 4, 9)))
                 exchange = [
                     {"role": "user", "content": text, "timestamp": at.isoformat()},
@@ -302,13 +305,14 @@ async def search_conversations(home: Path, rows: slice = slice(None)) -> list[Se
                 turn, *_ = await memory.remember(exchange, user_id=user, session_id=session, wait=True)
                 place[turn.id] = number
             for question in row["questions"]:
-                group = "conversations, updates" if question["old"] else "conversations"
-                case = Case(row["id"], group, question["question"], ())
+                group = f"{name}, updates" if question["old"] else name
                 roles = {
                     id: "now" if number in question["now"] else "old" if number in question["old"] else "other"
                     for id, number in place.items()
                 }
-                searched.append(await _search(memory, user, case, _role_of(case, roles)))
+                for limit in (5, MAX_CANDIDATES):
+                    case = Case(row["id"], f"{group}, {limit} hits", question["question"], (), limit=limit)
+                    searched.append(await _search(memory, user, case, _role_of(case, roles)))
     return searched
 
 

@@ -98,12 +98,23 @@ def text_pairs(truth: Mapping[str, Any]) -> Iterator[TextPair]:
             if replaces or row["kind"] == "lookalike" or "other" in (older["role"], newer["role"]):
                 for way in ("message", "fact"):
                     yield TextPair(row["id"], older[way], newer[way], replaces)
+    for row in read_rows("everyday.jsonl"):
+        yield from _pairs_of_talk(row)
     for case in truth["changes"]:
         yield from _pairs_of_changes(case)
     for case in truth["lookalikes"]:
         for older, newer in permutations(case["statements"], 2):
             yield TextPair(case["id"], older["text"], newer["text"], False)
             yield TextPair(case["id"], older["message"], newer["message"], False)
+
+
+def _pairs_of_talk(row: Mapping[str, Any]) -> Iterator[TextPair]:
+    messages = row["messages"]
+    changed = {(old, now) for each in row["questions"] for old in each["old"] for now in each["now"]}
+    answers = {at for each in row["questions"] for at in each["now"] if not each["old"]}
+    for older, newer in combinations(range(len(messages)), 2):
+        if (older, newer) in changed or older in answers:
+            yield TextPair(row["id"], messages[older], messages[newer], (older, newer) in changed)
 
 
 def _pairs_of_changes(case: Mapping[str, Any]) -> Iterator[TextPair]:
@@ -288,7 +299,8 @@ async def _search_slice(truth: Mapping[str, Any], longmemeval: Path, part: slice
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as home:
         searched = await search_cases(cases[part], Path(home) / "cases")
-        searched += await search_conversations(Path(home) / "conversations", part)
+        for name in ("conversations", "everyday"):
+            searched += await search_conversations(name, Path(home) / name, part)
         searched += await search_longmemeval(longmemeval, Path(home) / "longmemeval", part)
     return searched
 

@@ -2,10 +2,10 @@
 
     python -m evals.train_selector [MORE.jsonl ...] [--check FILE.jsonl]
 
-Reads `evals/data/memorable.jsonl` and any further files of the same shape ({"id", "source", "text", "keep": [{"text",
-"category", "change", "key"}]}), prints figures by five-fold cross-validation over messages, trains on everything and
-writes `selector_cuts.npz` and `selector.npz` into the package. With --check, FILE is only measured and nothing is
-written. Needs scikit-learn.
+Reads `evals/data/memorable.jsonl`, any further files of the same shape ({"id", "source", "text", "keep": [{"text",
+"category", "change", "key"}]}) and `evals/data/everyday.jsonl`, prints figures by five-fold cross-validation over
+messages, trains on everything and writes `selector_cuts.npz` and `selector.npz` into the package. With --check, FILE
+is only measured and nothing is written. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from recollect.write import select
 from recollect.write.select import StatementSpan
 from recollect.write.sentences import Sentence, split_sentences
 
-DATA = Path(__file__).parent / "data" / "memorable.jsonl"
+DATA = Path(__file__).parent / "data"
 PACKAGE = Path(select.__file__).parent
 FOLDS = 5
 CUT_C, KEEP_C = 20.0, 3.0
@@ -235,17 +235,25 @@ def to_model(outputs: Sequence[str], fitted: Sequence[LogisticRegression], bucke
     return LinearTextModel(tuple(outputs), weights[:buckets], weights[buckets:], bias)
 
 
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+
+
 def main() -> None:
     """Train, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("more", nargs="*", type=Path)
     parser.add_argument("--check", type=Path, help="measure this file instead of writing the models")
     options = parser.parse_args()
-    rows = [
-        json.loads(line) for path in (DATA, *options.more) for line in path.read_text("utf-8").splitlines() if line
+    rows = [row for path in (DATA / "memorable.jsonl", *options.more) for row in read_rows(path)]
+    rows += [
+        {"text": text, "keep": keep}
+        for talk in read_rows(DATA / "everyday.jsonl")
+        for text, keep in zip(talk["messages"], talk["keep"], strict=True)
     ]
     if options.check:
-        held_out = [json.loads(line) for line in options.check.read_text("utf-8").splitlines() if line]
+        held_out = read_rows(options.check)
         report(f"trained on others, {options.check.name}", held_out, *predict(held_out, train(rows, only_keep=True)))
         return
     order = np.random.default_rng(0).permutation(len(rows))

@@ -7,14 +7,14 @@ past keeps the turn, with the date on which its facts ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 
 from recollect.ledger.ledger import Ledger
-from recollect.ledger.tokenizer import terms_of
+from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.ledger.types import Derived, NumberedRecord
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, is_valid_now
 from recollect.model.query import EVERYTHING, matches
@@ -28,8 +28,10 @@ from recollect.read.select import normalize_words
 _NON_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE, Category.FILE, Category.LESSON})
 # The part of a turn's relevance that a memory gets for a fact of it that is not the one nearest to the question.
 _OTHER_FACT = 0.5
-# Facts whose cosines to the question differ by less are equally near to it.
+# Facts whose nearness to the question differs by less are equally near to it. Nearness is the cosine, and more by
+# this for a fact that has all terms of the question.
 _EQUAL_MARGIN = 0.1
+_ALL_TERMS = 0.2
 # A reply repeats what the user said if this part of its terms does; a longer one says more, and is marked as past.
 _REPETITION = 0.2
 # Of a turn and a memory that repeats part of it word for word, the turn is left out if the memory is so much of it.
@@ -39,16 +41,31 @@ Facts = Mapping[str, Sequence[Derived]]
 
 
 @dataclass(slots=True)
+class _Successor:
+    """A memory that holds in place of facts of a turn, the rows of these facts, and their terms."""
+
+    memory: NumberedRecord
+    rows: list[int] = field(default_factory=list)
+    terms: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class _StaleTurn:
     """A turn with facts that are past: when the last of them ended, and the memories that are valid instead."""
 
     turn: SearchCandidate
     until: datetime
-    # The rows of facts by the memory that holds in their place.
-    successors: dict[str, tuple[NumberedRecord, list[int]]] = field(default_factory=dict)
+    # By id, the memories that hold in place of its facts.
+    successors: dict[str, _Successor] = field(default_factory=dict)
     # The terms of facts that are past.
     past_terms: set[str] = field(default_factory=set)
     all_past: bool = True
+
+    def add_successor(self, memory: NumberedRecord, row: int, terms: Iterable[str]) -> None:
+        """Add a memory that holds in place of the fact with this row and these terms."""
+        successor = self.successors.setdefault(memory.record.id, _Successor(memory))
+        successor.rows.append(row)
+        successor.terms.update(terms)
 
     @property
     def stale_terms(self) -> set[str]:
@@ -174,20 +191,20 @@ def _add_past(search: _SearchContext, stale: _StaleTurn, fact: Derived, chain: S
     if old is not None:
         stale.past_terms |= set(terms_of(old.content))
     if new is not None and search.is_visible(new.record):
-        stale.successors.setdefault(new.record.id, (new, []))[1].append(fact.row)
+        stale.add_successor(new, fact.row, terms_of(old.content) if old is not None else ())
 
 
 def _add_corrected(stale: _StaleTurn, fact: Derived, memory: SearchCandidate) -> None:
     record = memory.record
     stale.until = max(stale.until, record.updated_at)
     stale.past_terms |= set(terms_of(stale.turn.record.content)) - set(terms_of(record.content))
-    stale.successors.setdefault(record.id, (NumberedRecord(memory.row, record), []))[1].append(fact.row)
+    stale.add_successor(NumberedRecord(memory.row, record), fact.row, terms_of(record.content))
 
 
 async def _add_holding(search: _SearchContext, stale: _StaleTurn, holding: Sequence[Derived]) -> None:
     rows = [each.row for each in holding]
     for each in await search.ledger.fetch(search.scope, rows, filter=search.query.filter):
-        stale.successors.setdefault(each.record.id, (each, []))[1].append(each.row)
+        stale.add_successor(each, each.row, terms_of(each.record.content))
 
 
 async def _corrections(
@@ -260,31 +277,30 @@ async def _find_successors(
     search: _SearchContext, stale: _StaleTurn, candidates: Mapping[str, SearchCandidate]
 ) -> list[SearchCandidate]:
     """Return the memories that replace a turn; the one nearest to the question gets all its relevance."""
-    successors = [(new, rows) for new, rows in stale.successors.values()]
+    successors = list(stale.successors.values())
     if search.query.for_prompt and successors:
-        flags = search.gathered.view.traits(np.array([new.row for new, _ in successors], np.int64)).flags
+        flags = search.gathered.view.traits(np.array([each.memory.row for each in successors], np.int64)).flags
         successors = [
             successor
             for successor, flag in zip(successors, flags, strict=True)
             if flag & ASSISTANT_INSTRUCTION != ASSISTANT_INSTRUCTION
         ]
-    similarities = (
-        [await _max_similarity(search, [new.row, *rows]) for new, rows in successors]
-        if len(successors) > 1
-        else [0.0]
-    )
+    nearness = [await _nearness(search, each) for each in successors] if len(successors) > 1 else [0.0]
     result = []
-    for (new, _), similarity in zip(successors, similarities, strict=False):
-        share = 1.0 if similarity >= max(similarities) - _EQUAL_MARGIN else _OTHER_FACT
-        successor = candidates.get(new.record.id) or _make_candidate(search, new, stale.turn)
+    for each, value in zip(successors, nearness, strict=False):
+        share = 1.0 if value >= max(nearness) - _EQUAL_MARGIN else _OTHER_FACT
+        successor = candidates.get(each.memory.record.id) or _make_candidate(search, each.memory, stale.turn)
         successor.relevance = max(successor.relevance, stale.turn.relevance * share)
         result.append(successor)
     return result
 
 
-async def _max_similarity(search: _SearchContext, rows: Sequence[int]) -> float:
-    """Return the best similarity of these rows to the question."""
-    return float(np.max(await search.gathered.view.similarity(search.query.vector, np.array(rows, np.int64))))
+async def _nearness(search: _SearchContext, successor: _Successor) -> float:
+    """Return how near a memory, or a fact that it replaces, is to the question."""
+    rows = np.array([successor.memory.row, *successor.rows], np.int64)
+    asked = set(query_terms(search.query.question.text))
+    share = len(asked & successor.terms) / max(len(asked), 1)
+    return float(np.max(await search.gathered.view.similarity(search.query.vector, rows))) + _ALL_TERMS * share
 
 
 def _make_candidate(search: _SearchContext, new: NumberedRecord, turn: SearchCandidate) -> SearchCandidate:

@@ -71,3 +71,27 @@ def test_every_preset_finds_the_answer(tmp_path: Path, preset: str) -> None:
         memory.add("The budget for the Hawaii trip is $10,000", user_id="a")
         memory.add("The dentist is on Tuesday", user_id="a")
         assert memory.search("What is my budget for the trip?", user_id="a")[0].memory.startswith("The budget")
+
+
+@pytest.mark.parametrize(("question", "answer"), [("where do I live?", "Bergen"), ("where do i work?", "Equinor")])
+def test_of_a_message_with_several_facts_only_the_changed_one_is_replaced(
+    everyday: Memory, question: str, answer: str
+) -> None:
+    assert answer in everyday.search(question, user_id="ann", limit=5)[0].memory
+
+
+@pytest.fixture(scope="module")
+def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """The memory of a user who says several things in one message, and changes one of them."""
+    # Which rows a search encodes itself depends on the time it has.
+    settings = Settings(home=tmp_path_factory.mktemp("everyday"), late_interaction=False)
+    with Memory(settings=settings) as memory:
+        for text in (
+            "My name is Ann Larsen and I live in Oslo. I work at Equinor as a data engineer.",
+            "I'm allergic to peanuts, and my daughter Ida is 7.",
+            "Please always answer me briefly, and use metric units.",
+            "I moved to Bergen last week, the new flat is near the harbour.",
+            "We cancelled the gym; I run along the fjord three times a week now.",
+        ):
+            memory.remember(text, user_id="ann", wait=True)
+        yield memory

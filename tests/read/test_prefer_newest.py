@@ -116,10 +116,20 @@ async def test_no_score_rises_and_scores_fall_along_the_order() -> None:
     assert sorted(before) == sorted(each.record.content for each in reordered)
 
 
+ASKED_OF_INES = "Where does my sister work?"
+
+
+def old_and_later(**later: Any) -> tuple[SearchCandidate, SearchCandidate]:
+    """Return a statement and one that replaces it and hardly resembles the question."""
+    old = statement("My sister Ines works at Bosch in Graz", week=0)
+    return old, statement("Ines left Bosch, she is at Volta now", week=4, relevance=0.05, **later)
+
+
 async def test_a_later_statement_below_the_threshold_joins_if_it_replaces_one() -> None:
-    old, new = old_and_new(relevance=0.05)
-    reordered = await reorder(QUESTION, old, statement(BETWEEN, week=1, relevance=0.3), later=[new])
-    assert [each.record.content for each in reordered] == [NEW, OLD, BETWEEN]
+    old, new = old_and_later()
+    between = statement(BETWEEN, week=1, relevance=0.3)
+    reordered = await reorder(ASKED_OF_INES, old, between, later=[new])
+    assert reordered == [new, old, between]
     assert (reordered[0].relevance, reordered[0].score) == (old.relevance, 0.6)
     assert (reordered[0].parts["newest"], old.parts["replaced"]) == (1, 1)
     assert [each.score for each in reordered] == [0.6, 0.6, 0.3]
@@ -132,13 +142,13 @@ async def test_a_later_statement_that_replaces_nothing_stays_out() -> None:
 
 
 async def test_a_later_statement_stays_out_if_it_is_too_unlikely_for_the_threshold() -> None:
-    old, new = old_and_new(relevance=0.05)
-    assert await order(QUESTION, old, later=[new], min_relevance=0.6) == [OLD]
+    old, new = old_and_later()
+    assert await reorder(ASKED_OF_INES, old, later=[new], min_relevance=0.6) == [old]
 
 
 async def test_a_statement_of_another_project_replaces_nothing() -> None:
-    old, new = old_and_new(relevance=0.05, scope=Scope("ann", project="beta"))
-    assert await order(QUESTION, old, later=[new]) == [OLD]
+    old, new = old_and_later(scope=Scope("ann", project="beta"))
+    assert await reorder(ASKED_OF_INES, old, later=[new]) == [old]
 
 
 async def test_an_earlier_statement_below_the_threshold_stays_out() -> None:

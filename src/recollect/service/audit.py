@@ -11,13 +11,13 @@ from recollect.ledger.types import AccessRow
 from recollect.model.erasure import user_digest
 from recollect.model.times import from_micros, now, to_micros
 
-__all__ = ["Access", "AccessRow", "AuditLog"]
+__all__ = ["AccessRow", "AuditLog", "MemoryAccess"]
 _MINUTE_MICROS = 60_000_000
 _MAX_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class MemoryAccess:
     """An entry of the log; `user` is None for a user who no longer exists."""
 
     at: datetime
@@ -50,12 +50,16 @@ class AuditLog:
             await self._ledger.record_access(access)
             self._recorded.add(access)
 
-    async def list(self, *, user: str | None = None, before: AccessRow | None = None, limit: int) -> list[Access]:
+    async def list(
+        self, *, user: str | None = None, before: AccessRow | None = None, limit: int
+    ) -> list[MemoryAccess]:
         """Return accesses to all users or to one, newest first."""
         digest = None if user is None else user_digest(user)
         rows = await self._ledger.accesses(user_digest=digest, before=before, limit=limit)
         names = {user_digest(name): name for name in ([user] if user is not None else await self._ledger.users())}
         return [
-            Access(from_micros(row.minute * _MINUTE_MICROS), row.who, names.get(row.user_digest), row.route, row)
+            MemoryAccess(
+                from_micros(row.minute * _MINUTE_MICROS), row.who, names.get(row.user_digest), row.route, row
+            )
             for row in rows
         ]

@@ -32,7 +32,7 @@ def test_the_owner_of_a_local_server_creates_the_first_key_and_logs_in(tmp_path:
 def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
     with serving(tmp_path, auth="keys") as client:
         admin = bearer(make_key(client, admin=True))
-        body = {"user_id": "ann", "project_id": "p", "write": False, "name": "phone", "expires_at": "2999-01-01"}
+        body = {"for_user": "ann", "project_id": "p", "write": False, "name": "phone", "expires_at": "2999-01-01"}
         created = client.post(f"{V1}/admin/keys", json=body, headers=admin).json()
         assert {name: created[name] for name in ("user_id", "project_id", "admin", "read", "write", "person")} == {
             "user_id": "ann", "project_id": "p", "admin": False, "read": True, "write": False, "person": False,
@@ -51,13 +51,13 @@ def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
     "body",
     [
         {},
-        {"user_id": ""},
-        {"user_id": "ann", "everyone": True},
-        {"admin": True, "user_id": "ann"},
-        {"user_id": "ann", "read": False, "write": False},
-        {"user_id": "ann", "expires_at": "2020-01-01"},
-        {"user_id": "ann", "name": "x" * 101},
-        {"user_id": "ann", "more": 1},
+        {"for_user": ""},
+        {"for_user": "ann", "everyone": True},
+        {"admin": True, "for_user": "ann"},
+        {"for_user": "ann", "read": False, "write": False},
+        {"for_user": "ann", "expires_at": "2020-01-01"},
+        {"for_user": "ann", "name": "x" * 101},
+        {"for_user": "ann", "more": 1},
     ],
 )
 def test_contradictory_keys_are_refused(tmp_path: Path, body: dict[str, object]) -> None:
@@ -70,7 +70,7 @@ def test_only_the_key_of_a_person_acts_as_one(tmp_path: Path) -> None:
     with serving(tmp_path, auth="keys") as client:
         admin = bearer(make_key(client, admin=True))
         for person in (True, False):
-            body = {"user_id": "ann", "person": person}
+            body = {"for_user": "ann", "person": person}
             key = client.post(f"{V1}/admin/keys", json=body, headers=admin).json()["key"]
             assert client.get(f"{V1}/me", headers=bearer(key)).json()["acts_as_person"] is person
             headers = {**bearer(key), "X-Memory-Actor": "person"}

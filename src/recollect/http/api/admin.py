@@ -35,9 +35,9 @@ keys_router = create_api_router("admin", RequireAdmin)
 class KeyBody(StrictModel):
     """A key to create: for a user, for everyone, or for an administrator."""
 
-    model_config = example(user_id="alex", name="phone", person=True)
+    model_config = example(for_user="alex", name="phone", person=True)
 
-    user_id: RequiredName | None = Field(default=None, description="The user whose memories it gives access to.")
+    for_user: RequiredName | None = Field(default=None, description="The user whose memories it gives access to.")
     project_id: RequiredName | None = Field(default=None, description="Only this project.")
     everyone: bool = Field(
         default=False, description="Access to every user, for an application that names its users."
@@ -126,7 +126,7 @@ async def create_key(body: KeyBody, service: ServiceDep) -> JSONResponse:
     """
     new = await service.api_keys.add(
         new_key(
-            user=body.user_id,
+            user=body.for_user,
             project=body.project_id,
             everyone=body.everyone,
             admin=body.admin,

@@ -9,6 +9,3 @@ CREATE TABLE audit (
     route TEXT {binary} NOT NULL,
     PRIMARY KEY (minute, who, user_digest, route)
 ) {clustered};
-
--- Whether a person or a program made a change; not recorded before.
-ALTER TABLE history ADD COLUMN actor TEXT;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
+from recollect.http.api.idempotency import idempotent
 from recollect.http.api.schemas import json_response
 from recollect.http.routing import AuthorDep, ServiceDep, UserDep, create_api_router
 from recollect.service.sample import SAMPLE_PROJECT, add_sample, remove_sample
@@ -32,6 +33,7 @@ class SampleErasedResponse(BaseModel):
     status_code=201,
     responses={200: {"model": SampleResponse, "description": "The sample was there already."}},
 )
+@idempotent()
 async def add_sample_data(user: UserDep, author: AuthorDep, service: ServiceDep) -> JSONResponse:
     """Add the sessions and memories of an invented person to the user's project `sample`."""
     report = await add_sample(service, user, by=author)
@@ -40,6 +42,7 @@ async def add_sample_data(user: UserDep, author: AuthorDep, service: ServiceDep)
 
 
 @sample_router.delete("/sample", response_model=SampleErasedResponse)
+@idempotent(erases=True)
 async def erase_sample_data(user: UserDep, author: AuthorDep, service: ServiceDep) -> JSONResponse:
     """Erase the sample for good: its sessions, and memories with the tag `sample` in the project `sample`."""
     return json_response({"erased": await remove_sample(service, user, by=author)})

@@ -37,8 +37,13 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** Headers of every request: the page's own mark against forged requests, and that a person acts. */
-export const HEADERS = { "X-Recollect-Page": "1", "X-Memory-Actor": "person" };
+/** Headers of every request: the page's own mark against forged requests, and that a person acts. @type {Record<string, string>} */
+const pageHeaders = { "X-Recollect-Page": "1" };
+/** @param {boolean} allowed whether these credentials may act as a person */
+export function actAsPerson(allowed) {
+  if (allowed) pageHeaders["X-Memory-Actor"] = "person";
+  else delete pageHeaders["X-Memory-Actor"];
+}
 
 /**
  * @param {string} method
@@ -48,7 +53,7 @@ export const HEADERS = { "X-Recollect-Page": "1", "X-Memory-Actor": "person" };
  */
 export async function request(method, path, options = {}) {
   /** @type {Record<string, string>} */
-  const headers = { ...HEADERS, ...options.headers };
+  const headers = { ...pageHeaders, ...options.headers };
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {

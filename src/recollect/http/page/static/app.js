@@ -34,7 +34,7 @@ function Navigation() {
   const { user, users, me, live } = useSession();
   return html`<nav class="navigation" aria-label="Views">
     <a class="brand" href=${link("timeline")}><img src="page/icon.svg" alt="" width="26" height="26" /><span>Recollect</span></a>
-    ${!me?.user && html`<label class="user-choice"><span>User</span><select value=${user} onChange=${(/** @type {Event} */ event) => lookAt(/** @type {HTMLSelectElement} */ (event.target).value)}>
+    ${!me?.user_id && html`<label class="user-choice"><span>User</span><select value=${user} onChange=${(/** @type {Event} */ event) => lookAt(/** @type {HTMLSelectElement} */ (event.target).value)}>
       ${[...new Set([...users, user])].map((each) => html`<option value=${each} key=${each}>${each}</option>`)}
     </select></label>`}
     <ul>${VIEWS.map(
@@ -44,7 +44,7 @@ function Navigation() {
     <div class="navigation-foot">
       <span class=${`live ${live ? "on" : ""}`} role="status">${live ? "Live" : "Connecting…"}</span>
       <button class="quiet" onClick=${toggleTheme} title="Switch between the light and the dark theme">Theme</button>
-      ${me?.kind === "key" && html`<button class="quiet" onClick=${() => attempt(logout)}>Log out</button>`}
+      ${me?.by_cookie && html`<button class="quiet" onClick=${() => attempt(logout)}>Log out</button>`}
     </div>
   </nav>`;
 }

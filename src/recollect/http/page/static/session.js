@@ -1,9 +1,9 @@
 /** What the whole page shares: who looks at whom, the address of the view, messages, and the stream of changes. */
 
 import { useEffect, useState } from "./vendor/preact.js";
-import { ApiError, followChanges, get, post, showUser } from "./api.js";
+import { ApiError, actAsPerson, followChanges, get, post, showUser } from "./api.js";
 
-/** @typedef {{kind: string, name: string, user: string | null, project: string | null, admin: boolean, reads: boolean, writes: boolean, server: {version: string, learning: string, upstream: boolean, model: string | null}}} Me */
+/** @typedef {{kind: string, name: string, user_id: string | null, project_id: string | null, admin: boolean, read: boolean, write: boolean, acts_as_person: boolean, by_cookie: boolean, default_user: string, server: {version: string, learning: string, llm: string | null, upstream: boolean, chat_model: string | null, needs_keys: boolean, base_path: string}}} Me */
 /** @typedef {{id: number, text: string, kind: "ok" | "error", undo?: () => Promise<unknown>}} Notice */
 /** @typedef {{name: string, data: any}} Change */
 
@@ -49,10 +49,11 @@ export function useChanges(listener, inputs = []) {
 export async function start() {
   try {
     const me = /** @type {Me} */ (await get("me"));
-    const users = me.user ? [me.user] : (await get("admin/users", { limit: 200 }).catch(() => ({ results: [] }))).results;
-    const wanted = me.user ?? localStorage.getItem("recollect.user") ?? "";
+    actAsPerson(me.acts_as_person);
+    const users = me.user_id ? [me.user_id] : (await get("admin/users", { limit: 200 }).catch(() => ({ results: [] }))).results;
+    const wanted = localStorage.getItem("recollect.user") ?? me.default_user;
     set({ me, users, needsLogin: false, failure: "" });
-    lookAt(me.user ?? (users.includes(wanted) ? wanted : users[0] ?? "default"));
+    lookAt(me.user_id ?? (users.includes(wanted) ? wanted : users[0] ?? me.default_user));
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) set({ needsLogin: true, me: null });
     else set({ failure: messageOf(error) });
@@ -61,7 +62,7 @@ export async function start() {
 
 /** @param {string} user */
 export function lookAt(user) {
-  showUser(state.me?.user ? "" : user);
+  showUser(state.me?.user_id ? "" : user);
   localStorage.setItem("recollect.user", user);
   endStream();
   set({ user, live: false });

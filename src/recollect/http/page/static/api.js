@@ -37,8 +37,8 @@ export function address(path, query = {}) {
   return url;
 }
 
-/** Headers of every request: the page's own mark against forged requests, and that a person acts. @type {Record<string, string>} */
-const pageHeaders = { "X-Recollect-Page": "1" };
+/** Headers of every request: the page's own mark against forged requests, and that a person acts; the history names it. @type {Record<string, string>} */
+const pageHeaders = { "X-Recollect-Page": "1", "X-Memory-By": "web page" };
 /** @param {boolean} allowed whether these credentials may act as a person */
 export function actAsPerson(allowed) {
   if (allowed) pageHeaders["X-Memory-Actor"] = "person";

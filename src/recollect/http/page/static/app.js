@@ -2,6 +2,7 @@
 
 import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/preact.js";
 import { Failure } from "./components/basics.js";
+import { SampleBanner } from "./components/first_start.js";
 import { attempt, dismiss, link, login, logout, lookAt, messageOf, start, state, useRoute, useSession } from "./session.js";
 
 /** Each view is a module in views/ that exports `View`, loaded when it is first opened. @type {{name: string, title: string, icon: string, admin?: boolean}[]} */
@@ -72,6 +73,7 @@ function Main() {
   }, [name]);
   const View = loaded.get(name)?.View;
   return html`<main id="main">
+    <${SampleBanner} />
     <${Failure} error=${error || (failure ? messageOf(failure) : "")} retry=${() => location.reload()} />
     ${!failure && View && html`<${View} key=${`${name} ${user}`} route=${route} />`}
   </main>`;

@@ -1,0 +1,205 @@
+/** Changes of the history as a person reads them: a batch, and each change beside the words it came from. */
+
+import { html, useState } from "../vendor/preact.js";
+import { post } from "../api.js";
+import { clock, fullTime, plural, shorten, visible, wordDiff } from "../format.js";
+import { describeAuthor, describeSource, isByPerson, undoOfNewest } from "../memories.js";
+import { attempt, link, notify, state } from "../session.js";
+import { MemoryBadges, Text } from "./basics.js";
+import { Quote } from "./quote.js";
+
+/** @typedef {import("../api.js").HistoryEntry} HistoryEntry */
+/** @typedef {import("../api.js").Memory} Memory */
+/** @typedef {(id: string | null | undefined) => Memory | null | undefined} MemoryOf */
+/** @typedef {"learned" | "changed" | "forgotten" | "message"} Kind */
+/** @typedef {{entry: HistoryEntry, kind: Kind, replaced: HistoryEntry[]}} Change */
+/** @typedef {{id: string, at: string, who: string, why: string, changes: Change[]}} Batch */
+
+const MAX_SHOWN = 8;
+
+/** @param {HistoryEntry} entry @param {MemoryOf} memoryOf @returns {Kind} */
+export function kindOf(entry, memoryOf) {
+  if (memoryOf(entry.memory_id)?.category === "turn") return "message";
+  if (entry.verb === "add") return "learned";
+  const status = /** @type {{status?: string}} */ (entry.after).status;
+  return entry.verb === "forget" || status === "forgotten" ? "forgotten" : "changed";
+}
+
+/**
+ * Group entries, newest first, by batch; what a new memory of the batch replaced stands with it.
+ * @param {HistoryEntry[]} entries @param {MemoryOf} memoryOf @returns {Batch[]}
+ */
+export function groupByBatch(entries, memoryOf) {
+  /** @type {Batch[]} */
+  const batches = [];
+  /** @type {Map<string, Change>} */
+  let added = new Map();
+  /** @type {HistoryEntry[]} */
+  let replaced = [];
+  const finish = () => {
+    for (const entry of replaced) {
+      const by = added.get(String(entry.after.superseded_by));
+      if (by) by.replaced.push(entry);
+      else batches.at(-1)?.changes.push({ entry, kind: "changed", replaced: [] });
+    }
+    [added, replaced] = [new Map(), []];
+  };
+  for (const entry of entries) {
+    if (batches.at(-1)?.id !== entry.batch) {
+      finish();
+      batches.push({ id: entry.batch, at: entry.at, who: entry.who, why: entry.why, changes: [] });
+    }
+    if (entry.verb === "supersede") {
+      replaced.push(entry);
+      continue;
+    }
+    const change = { entry, kind: kindOf(entry, memoryOf), replaced: [] };
+    if (entry.verb === "add") added.set(entry.memory_id, change);
+    /** @type {Batch} */ (batches.at(-1)).changes.push(change);
+  }
+  finish();
+  return batches;
+}
+
+/** @param {{batch: Batch, memoryOf: MemoryOf, undone: Set<number>, isFresh: boolean}} props */
+export function ChangeBatch({ batch, memoryOf, undone, isFresh }) {
+  const [isOpen, setOpen] = useState(false);
+  const messages = batch.changes.filter((change) => change.kind === "message");
+  const others = batch.changes.filter((change) => change.kind !== "message");
+  if (!others.length) return html`<${Messages} changes=${messages} memoryOf=${memoryOf} at=${batch.at} who=${batch.who} />`;
+  const shown = isOpen ? others : others.slice(0, MAX_SHOWN);
+  return html`<section class=${`batch card ${isFresh ? "fresh" : ""}`} aria-label=${`Changes at ${clock(batch.at)}`}>
+    <header class="batch-head meta">
+      <time datetime=${batch.at} title=${fullTime(batch.at)}>${clock(batch.at)}</time>
+      <span>${headline(batch, others, memoryOf)}</span>
+      ${others.length > 1 && others.length <= 50 && html`<button class="quiet small" onClick=${() => undoAll(others, undone)}>Undo all ${others.length}</button>`}
+    </header>
+    <ol class="changes">${shown.map((change) => html`<${ChangeRow} key=${change.entry.id} change=${change} memoryOf=${memoryOf} isUndone=${undone.has(change.entry.id)} />`)}</ol>
+    ${others.length > shown.length && html`<button class="quiet" onClick=${() => setOpen(true)}>Show ${others.length - shown.length} more of this batch</button>`}
+    ${messages.length > 0 && html`<p class="meta">and ${plural(messages.length, "message")} kept word for word</p>`}
+  </section>`;
+}
+
+/** @param {Batch} batch @param {Change[]} changes @param {MemoryOf} memoryOf */
+function headline(batch, changes, memoryOf) {
+  const first = memoryOf(changes[0].entry.memory_id);
+  const session = batch.who === "extraction" && first?.session_id;
+  const why = batch.why && !(batch.who === "extraction" && /^turns \d+ to \d+$/.test(batch.why)) ? ` · “${shorten(batch.why, 120)}”` : "";
+  if (session) return html`from session <a href=${link("sessions", session, { project: first.project_id })}>${visible(session)}</a> · by ${describeSource(first.source)}${why}`;
+  return html`by ${visible(describeAuthor(batch.who))}${why}`;
+}
+
+/** @param {Change[]} changes newest first @param {Set<number>} undone */
+async function undoAll(changes, undone) {
+  const entries = changes.map((change) => change.entry).filter((entry) => !undone.has(entry.id));
+  let count = 0;
+  await attempt(async () => {
+    for (const entry of entries) {
+      await post("undo", { change_id: entry.id });
+      count++;
+    }
+  });
+  if (count) notify(`${plural(count, "change")} undone. Each can be undone back from its own line.`);
+}
+
+/** @param {HistoryEntry} entry */
+async function undoOne(entry) {
+  await attempt(async () => {
+    await post("undo", { change_id: entry.id });
+    notify("Undone.", { undo: await undoOfNewest(entry.memory_id) });
+  });
+}
+
+/** Messages that were kept and from which nothing was learned in the same step. @param {{changes: Change[], memoryOf: MemoryOf, at: string, who: string}} props */
+function Messages({ changes, memoryOf, at, who }) {
+  const first = memoryOf(changes.at(-1)?.entry.memory_id);
+  return html`<p class="messages meta"><time datetime=${at} title=${fullTime(at)}>${clock(at)}</time>
+    <span>${plural(changes.length, "message")} ${changes[0].entry.verb === "forget" ? "forgotten" : "kept"}${who === "proxy" ? " from a chat" : ""}${first?.session_id ? html` in <a href=${link("sessions", first.session_id, { project: first.project_id })}>${visible(first.session_id)}</a>` : ""}</span>
+    <span class="messages-text" dir="auto">${first ? shorten(first.memory, 90) : ""}</span></p>`;
+}
+
+/** @param {{change: Change, memoryOf: MemoryOf, isUndone: boolean}} props */
+function ChangeRow({ change, memoryOf, isUndone }) {
+  const { entry } = change;
+  const memory = memoryOf(entry.memory_id);
+  const evidence = newEvidence(entry, memory);
+  return html`<li class=${`change ${isUndone ? "undone" : ""}`}>
+    <div class="change-what">
+      <p class="change-text"><span class=${`verb ${change.kind}`}>${verbOf(change, memory)}</span>
+        <${ChangedText} entry=${entry} memory=${memory} memoryOf=${memoryOf} /></p>
+      ${change.replaced.map((old) => html`<${Replaced} key=${old.id} id=${old.memory_id} memory=${memoryOf(old.memory_id)} />`)}
+      <div class="meta">${memory && html`<${MemoryBadges} memory=${memory} />`}
+        <${FieldChanges} entry=${entry} />
+        <span class="change-actions">
+          ${isUndone ? html`<span class="soft">undone</span>` : state.me?.write !== false && html`<button class="quiet small" onClick=${() => undoOne(entry)} aria-label=${`Undo: ${shorten(memory?.memory, 60)}`}>Undo</button>`}
+          ${memory && html`<a class="small" href=${link("memory", entry.memory_id)} aria-label=${`Open: ${shorten(memory.memory, 60)}`}>Open</a>`}
+        </span>
+      </div>
+    </div>
+    <div class="change-source">${evidence.length
+      ? evidence.slice(0, 2).map((id) => html`<${Quote} key=${id} turn=${memoryOf(id)} memory=${memory?.memory ?? ""} />`)
+      : memory && html`<p class="soft small">${noQuote(entry, memory)}</p>`}
+      ${evidence.length > 2 && html`<p class="soft small">and ${plural(evidence.length - 2, "more message")}</p>`}</div>
+  </li>`;
+}
+
+/** @param {HistoryEntry} entry @param {Memory} memory */
+function noQuote(entry, memory) {
+  if (entry.verb === "add") return `Not from a conversation: ${memory.source ? describeSource(memory.source) : describeAuthor(entry.who)} said so.`;
+  return isByPerson(entry) ? `Changed by ${visible(describeAuthor(entry.who))}.` : "";
+}
+
+/** The turns that this change came from: of an update only those it added. @param {HistoryEntry} entry @param {Memory | null | undefined} memory @returns {string[]} */
+export function newEvidence(entry, memory) {
+  if (entry.verb === "add") return memory?.evidence ?? [];
+  const [before, after] = [entry.before?.evidence, entry.after.evidence];
+  return Array.isArray(after) ? after.filter((id) => !Array.isArray(before) || !before.includes(id)) : [];
+}
+
+/** @param {Change} change @param {Memory | null | undefined} memory */
+function verbOf({ entry, kind, replaced }, memory) {
+  const status = /** @type {{status?: string}} */ (entry.after).status;
+  if (entry.verb === "add") return status === "review" ? "Waits for review" : replaced.length ? "Replaced" : isByPerson(entry) ? "Added" : "Learned";
+  if (entry.verb === "undo") return "Undid";
+  if (entry.verb === "restore") return "Restored";
+  if (kind === "forgotten") return "Forgot";
+  if (entry.verb === "supersede") return "Ended";
+  if (status === "active" && entry.before?.status === "review") return "Approved";
+  if ("evidence" in entry.after && !("content" in entry.after)) return "Said again";
+  return memory ? "Changed" : "Changed what was erased";
+}
+
+/** @param {{entry: HistoryEntry, memory: Memory | null | undefined, memoryOf: MemoryOf}} props */
+function ChangedText({ entry, memory, memoryOf }) {
+  if (memory === undefined) return html`<span class="soft">…</span>`;
+  if (memory === null) return html`<span class="soft">This memory was erased for good; only the fact that it changed is left.</span>`;
+  const [before, after] = [entry.before?.content, entry.after.content];
+  if (typeof before === "string" && typeof after === "string") {
+    return html`<a class="memory-text text" dir="auto" href=${link("memory", memory.id)}>${wordDiff(before, after).map((part) =>
+      part.kind === "same" ? part.text : part.kind === "added" ? html`<ins>${part.text}</ins>` : html`<del>${part.text}</del>`)}</a>`;
+  }
+  if (entry.verb === "supersede") {
+    const next = memoryOf(String(entry.after.superseded_by ?? ""));
+    return html`<s><a class="memory-text" href=${link("memory", memory.id)}><${Text} text=${memory.memory} /></a></s>${next && html` → <a class="memory-text" href=${link("memory", next.id)}><${Text} text=${next.memory} /></a>`}`;
+  }
+  const isGone = entry.verb === "forget" || entry.after.status === "forgotten";
+  const text = html`<a class="memory-text" href=${link("memory", memory.id)}><${Text} text=${memory.memory} /></a>`;
+  return isGone ? html`<s>${text}</s>` : text;
+}
+
+/** @param {{id: string, memory: Memory | null | undefined}} props */
+function Replaced({ id, memory }) {
+  return html`<p class="replaced"><span class="visually-hidden">It replaced: </span><s>${memory ? html`<a class="memory-text" href=${link("memory", id)}><${Text} text=${memory.memory} /></a>` : memory === null ? "an erased memory" : "…"}</s></p>`;
+}
+
+const NAMED_FIELDS = ["importance", "confidence", "key", "value", "category", "trust", "tags", "expires_at", "valid_to"];
+
+/** @param {{entry: HistoryEntry}} props */
+function FieldChanges({ entry }) {
+  if (entry.verb !== "update") return null;
+  const names = NAMED_FIELDS.filter((name) => name in entry.after);
+  return names.map((name) => html`<span key=${name}>${name.replace("_", " ")}: ${shown(entry.before?.[name])} → ${shown(entry.after[name])}</span>`);
+}
+
+/** @param {unknown} value */
+const shown = (value) => (Array.isArray(value) ? shorten(value.join(", ") || "none", 60) : value === null || value === undefined ? "none" : typeof value === "number" ? String(Math.round(value * 100) / 100) : shorten(value, 60));

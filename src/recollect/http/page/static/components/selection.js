@@ -57,9 +57,9 @@ export function SelectionBar({ selection, items, total, listing, isSearch }) {
   const forget = () =>
     selection.isAll && isActiveOnly ? attempt(() => forgetByFilter(/** @type {Record<string, unknown>} */ (listing.filters))).then(selection.clear) : run("Forgetting", forgetMemories);
   return html`<div class="selection-bar" role="toolbar" aria-label="Selected memories">
-    <span role="status">${busy || `${plural(count, "memory", "memories")} selected`}</span>
+    <span role="status">${busy || `${count.toLocaleString()} selected`}</span>
     ${!busy && html`
-      ${!selection.isAll && !isSearch && total > count && html`<button class="quiet small" onClick=${selection.selectAll}>Select all ${total.toLocaleString()} of this filter</button>`}
+      ${!selection.isAll && !isSearch && total > count && html`<button class="quiet small" onClick=${selection.selectAll}>Select all ${total.toLocaleString()}</button>`}
       <span class="actions">
         ${writes && html`<button onClick=${forget}>Forget</button><button onClick=${() => run("Restoring", restoreMemories)}>Restore</button><button onClick=${() => setTagging(true)}>Tag…</button>`}
         <button onClick=${() => run("Reading", (memories) => download(memories, "memories.jsonl"))}>Export</button>

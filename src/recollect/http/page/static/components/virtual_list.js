@@ -14,36 +14,42 @@ const NEAR_END = 20;
  */
 export function VirtualList({ items, render, keyOf, estimate = 84, onEnd, onRowKey, label }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const heights = useRef(/** @type {Map<string, number>} */ (new Map()));
+  const heights = useRef(/** @type {Map<string, {height: number, width: number, item: unknown}>} */ (new Map()));
   const anchor = useRef({ key: "", distance: 0 });
   const [measured, remeasure] = useState(0);
   const [focused, setFocused] = useState("");
   const mustFocus = useRef(false);
   const view = useViewport(box);
 
-  const { offsets, indexes } = useMemo(() => {
-    const sums = [0];
-    /** @type {Map<string, number>} */
-    const places = new Map();
-    items.forEach((item, index) => {
-      places.set(keyOf(item), index);
-      sums.push(sums[index] + (heights.current.get(keyOf(item)) ?? estimate));
-    });
-    return { offsets: sums, indexes: places };
-  }, [items, measured]);
+  const { keys, indexes, sizes } = useMemo(() => {
+    const names = items.map(keyOf);
+    const known = Float64Array.from(names, (key) => heights.current.get(key)?.height ?? estimate);
+    return { keys: names, indexes: new Map(names.map((key, index) => [key, index])), sizes: known };
+  }, [items]);
+  const offsets = useMemo(() => {
+    const sums = new Float64Array(sizes.length + 1);
+    for (let index = 0; index < sizes.length; index++) sums[index + 1] = sums[index] + sizes[index];
+    return sums;
+  }, [sizes, measured]);
   const first = Math.max(0, findRow(offsets, view.top) - OVERSCAN);
   const last = Math.min(items.length, findRow(offsets, view.top + view.height) + 1 + OVERSCAN);
   const active = indexes.get(focused) ?? -1;
   const shown = rangeWith(first, last, active);
 
+  // Measuring costs a layout, so a row is measured once for each width and content.
   useLayoutEffect(() => {
+    const width = box.current?.clientWidth ?? 0;
     let changed = false;
     for (const row of box.current?.querySelectorAll("[data-key]") ?? []) {
-      const [key, height] = [row.getAttribute("data-key") ?? "", row.getBoundingClientRect().height];
-      if (height && Math.abs((heights.current.get(key) ?? estimate) - height) > 0.5) {
-        heights.current.set(key, height);
-        changed = true;
-      }
+      const key = row.getAttribute("data-key") ?? "";
+      const index = indexes.get(key) ?? -1;
+      const known = heights.current.get(key);
+      if (known?.item === items[index] && known?.width === width) continue;
+      const { height } = row.getBoundingClientRect();
+      if (!height || index < 0) continue;
+      heights.current.set(key, { height, width, item: items[index] });
+      changed ||= Math.abs(sizes[index] - height) > 0.5;
+      sizes[index] = height;
     }
     if (changed) remeasure((count) => count + 1);
   });
@@ -57,7 +63,7 @@ export function VirtualList({ items, render, keyOf, estimate = 84, onEnd, onRowK
   }, [offsets]);
   useLayoutEffect(() => {
     const top = findRow(offsets, view.top);
-    if (items[top]) anchor.current = { key: keyOf(items[top]), distance: view.top - offsets[top] };
+    if (items[top]) anchor.current = { key: keys[top], distance: view.top - offsets[top] };
   }, [view.top, items]);
   useLayoutEffect(() => {
     if (!mustFocus.current || active < 0) return;
@@ -75,7 +81,7 @@ export function VirtualList({ items, render, keyOf, estimate = 84, onEnd, onRowK
     const element = box.current;
     if (!element || !items[place]) return;
     mustFocus.current = true;
-    setFocused(keyOf(items[place]));
+    setFocused(keys[place]);
     const [top, bottom] = [offsets[place], offsets[place + 1]];
     if (top < element.scrollTop) element.scrollTop = top;
     else if (bottom > element.scrollTop + element.clientHeight) element.scrollTop = bottom - element.clientHeight;
@@ -99,7 +105,7 @@ export function VirtualList({ items, render, keyOf, estimate = 84, onEnd, onRowK
     onFocusIn=${(/** @type {FocusEvent} */ event) => setFocused(/** @type {HTMLElement} */ (event.target).closest("[data-key]")?.getAttribute("data-key") ?? "")}>
     <div class="virtual-space" ref=${(/** @type {HTMLElement | null} */ element) => element && (element.style.height = `${offsets[items.length]}px`)}>
       ${shown.map(
-        (index) => html`<div class="virtual-row" key=${keyOf(items[index])} data-key=${keyOf(items[index])} role="article" tabindex=${index === focusable ? 0 : -1} aria-posinset=${index + 1} aria-setsize=${items.length}
+        (index) => html`<div class="virtual-row" key=${keys[index]} data-key=${keys[index]} role="article" tabindex=${index === focusable ? 0 : -1} aria-posinset=${index + 1} aria-setsize=${items.length}
           ref=${(/** @type {HTMLElement | null} */ element) => element && (element.style.transform = `translateY(${offsets[index]}px)`)}>${render(items[index], index)}</div>`,
       )}
     </div>
@@ -136,7 +142,7 @@ function rangeWith(first, last, extra) {
   return range;
 }
 
-/** @param {number[]} offsets sorted @param {number} value @returns {number} the row at this height */
+/** @param {Float64Array} offsets sorted @param {number} value @returns {number} the row at this height */
 function findRow(offsets, value) {
   let [low, high] = [0, Math.max(0, offsets.length - 2)];
   while (low < high) {

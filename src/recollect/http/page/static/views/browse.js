@@ -38,7 +38,7 @@ export function View({ route }) {
   const total = search ? list.items.length : (counted.data?.total ?? list.items.length);
   const selection = useSelection(list.items, `${filterKey} ${sort}`);
   const sidebar = html`<${Facets} facets=${facets} query=${query} hidden=${search ? ["status"] : []} />`;
-  return html`<${Heading} title="Browse" intro="Everything that is remembered. Filters are part of the address, so a view can be bookmarked." />
+  return html`<${Heading} title="Browse" intro="Everything that is remembered. The address keeps the filters." />
     <div class="browse">
       <aside class="browse-facets" aria-label="Filters">${sidebar}</aside>
       <div class="browse-main">

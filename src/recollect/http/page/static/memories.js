@@ -11,6 +11,8 @@ export const ALL_STATUSES = ["active", "superseded", "review", "forgotten"];
 const BATCH_SIZE = 200;
 const BATCH_WAIT_MS = 15;
 const MAX_CACHED = 20_000;
+// How many of the newest entries are looked through for those of a batch.
+const RECENT = 50;
 
 /** The memory of an id, or null if there is none (any more). @type {Map<string, Memory | null>} */
 let cache = new Map();
@@ -121,9 +123,10 @@ const AUTHORS = {
   http: "the REST API",
   python: "a Python program",
   import: "an import",
+  "web page": "a person on this page",
 };
 /** @param {string} who @returns {string} */
-export const describeAuthor = (who) => AUTHORS[who] ?? (who || "unknown");
+export const describeAuthor = (who) => AUTHORS[who] ?? (who.endsWith(" web page") ? `${who.slice(0, -9)} on this page` : who || "unknown");
 
 /**
  * The part of a turn that a memory came from: the sentence that shares most words with it, and what stands around it.
@@ -146,10 +149,25 @@ export function findQuote(turn, memory) {
 const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{N}]{2,}/gu) ?? [];
 
 /**
- * A function that takes the newest change of a memory back; ask for it right after the change was made.
+ * A function that takes the newest change of a memory back, with what else it changed; ask for it right after the
+ * change was made.
  * @param {string} memoryId @returns {Promise<() => Promise<unknown>>}
  */
 export async function undoOfNewest(memoryId) {
-  const { results } = await get(`memories/${memoryId}/history`, { limit: 1 });
-  return () => post("undo", { change_id: results[0].id });
+  const [newest] = (await get(`memories/${memoryId}/history`, { limit: 1 })).results;
+  const { results } = await get("history", { limit: RECENT });
+  const others = results.filter((/** @type {HistoryEntry} */ entry) => entry.batch === newest.batch && entry.id !== newest.id);
+  return () => undoTogether([newest.id, ...others.map((/** @type {HistoryEntry} */ entry) => entry.id)]);
+}
+
+/**
+ * Undo entries of one batch. Undoing an addition brings back what it replaced, so the others are looked up again.
+ * @param {number[]} ids
+ */
+export async function undoTogether([first, ...others]) {
+  await post("undo", { change_id: first });
+  if (!others.length) return;
+  const { results } = await get("history", { limit: RECENT });
+  const undone = new Set(results.map((/** @type {HistoryEntry} */ entry) => entry.undoes));
+  for (const id of others) if (!undone.has(id)) await post("undo", { change_id: id });
 }

@@ -1,12 +1,12 @@
 /** Changes of the history as a person reads them: a batch, and each change beside the words it came from. */
 
 import { html, useState } from "../vendor/preact.js";
-import { post } from "../api.js";
-import { clock, fullTime, plural, shorten, visible, wordDiff } from "../format.js";
-import { describeAuthor, describeSource, isByPerson, undoOfNewest } from "../memories.js";
+import { clock, fullTime, plural, shorten, visible } from "../format.js";
+import { describeAuthor, describeSource, isByPerson, undoOfNewest, undoTogether } from "../memories.js";
 import { attempt, link, notify, state } from "../session.js";
 import { MemoryBadges, Text } from "./basics.js";
 import { Quote } from "./quote.js";
+import { WordDiff } from "./word_diff.js";
 
 /** @typedef {import("../api.js").HistoryEntry} HistoryEntry */
 /** @typedef {import("../api.js").Memory} Memory */
@@ -16,6 +16,7 @@ import { Quote } from "./quote.js";
 /** @typedef {{id: string, at: string, who: string, why: string, changes: Change[]}} Batch */
 
 const MAX_SHOWN = 8;
+const SAME_GO_MS = 120_000;
 
 /** @param {HistoryEntry} entry @param {MemoryOf} memoryOf @returns {Kind} */
 export function kindOf(entry, memoryOf) {
@@ -26,23 +27,23 @@ export function kindOf(entry, memoryOf) {
 }
 
 /**
- * Group entries, newest first, by batch; what a new memory of the batch replaced stands with it.
+ * Group entries, newest first, by batch; what a memory of the batch replaced stands with it.
  * @param {HistoryEntry[]} entries @param {MemoryOf} memoryOf @returns {Batch[]}
  */
 export function groupByBatch(entries, memoryOf) {
   /** @type {Batch[]} */
   const batches = [];
   /** @type {Map<string, Change>} */
-  let added = new Map();
+  let changed = new Map();
   /** @type {HistoryEntry[]} */
   let replaced = [];
   const finish = () => {
     for (const entry of replaced) {
-      const by = added.get(String(entry.after.superseded_by));
+      const by = changed.get(String(entry.after.superseded_by));
       if (by) by.replaced.push(entry);
       else batches.at(-1)?.changes.push({ entry, kind: "changed", replaced: [] });
     }
-    [added, replaced] = [new Map(), []];
+    [changed, replaced] = [new Map(), []];
   };
   for (const entry of entries) {
     if (batches.at(-1)?.id !== entry.batch) {
@@ -54,11 +55,30 @@ export function groupByBatch(entries, memoryOf) {
       continue;
     }
     const change = { entry, kind: kindOf(entry, memoryOf), replaced: [] };
-    if (entry.verb === "add") added.set(entry.memory_id, change);
+    changed.set(entry.memory_id, change);
     /** @type {Batch} */ (batches.at(-1)).changes.push(change);
   }
   finish();
   return batches;
+}
+
+/**
+ * What a person or a program did in one go is shown as one batch; messages that something shown was learned from are
+ * left out, since they are quoted there.
+ * @param {Batch[]} batches newest first @param {Set<string>} quoted @returns {Batch[]}
+ */
+export function condense(batches, quoted) {
+  /** @type {Batch[]} */
+  const shown = [];
+  for (const batch of batches) {
+    const isMessages = batch.changes.every((change) => change.kind === "message");
+    if (isMessages && batch.changes.some((change) => change.entry.verb === "add" && quoted.has(change.entry.memory_id))) continue;
+    const last = shown.at(-1);
+    const isSameGo = last && !isMessages && isByPerson(batch) && last.who === batch.who && last.why === batch.why && last.changes[0].kind !== "message";
+    if (isSameGo && Date.parse(last.changes[last.changes.length - 1].entry.at) - Date.parse(batch.at) < SAME_GO_MS) last.changes.push(...batch.changes);
+    else shown.push({ ...batch, changes: [...batch.changes] });
+  }
+  return shown;
 }
 
 /** @param {{batch: Batch, memoryOf: MemoryOf, undone: Set<number>, isFresh: boolean}} props */
@@ -83,29 +103,32 @@ export function ChangeBatch({ batch, memoryOf, undone, isFresh }) {
 /** @param {Batch} batch @param {Change[]} changes @param {MemoryOf} memoryOf */
 function headline(batch, changes, memoryOf) {
   const first = memoryOf(changes[0].entry.memory_id);
-  const session = batch.who === "extraction" && first?.session_id;
-  const why = batch.why && !(batch.who === "extraction" && /^turns \d+ to \d+$/.test(batch.why)) ? ` · “${shorten(batch.why, 120)}”` : "";
-  if (session) return html`from session <a href=${link("sessions", session, { project: first.project_id })}>${visible(session)}</a> · by ${describeSource(first.source)}${why}`;
+  const session = !isByPerson(batch) && first?.session_id;
+  if (session) {
+    const how = batch.who === "extraction" ? `by ${describeSource(first.source)}` : describeAuthor(batch.who);
+    return html`from session <a href=${link("sessions", session, { project: first.project_id })}>${visible(session)}</a> · ${how}`;
+  }
+  const why = batch.why ? ` · “${shorten(batch.why, 120)}”` : "";
   return html`by ${visible(describeAuthor(batch.who))}${why}`;
 }
 
 /** @param {Change[]} changes newest first @param {Set<number>} undone */
 async function undoAll(changes, undone) {
-  const entries = changes.map((change) => change.entry).filter((entry) => !undone.has(entry.id));
+  const pending = changes.filter((change) => !undone.has(change.entry.id));
   let count = 0;
   await attempt(async () => {
-    for (const entry of entries) {
-      await post("undo", { change_id: entry.id });
+    for (const { entry, replaced } of pending) {
+      await undoTogether([entry.id, ...replaced.map((old) => old.id)]);
       count++;
     }
   });
   if (count) notify(`${plural(count, "change")} undone. Each can be undone back from its own line.`);
 }
 
-/** @param {HistoryEntry} entry */
-async function undoOne(entry) {
+/** @param {Change} change */
+async function undoOne({ entry, replaced }) {
   await attempt(async () => {
-    await post("undo", { change_id: entry.id });
+    await undoTogether([entry.id, ...replaced.map((old) => old.id)]);
     notify("Undone.", { undo: await undoOfNewest(entry.memory_id) });
   });
 }
@@ -131,22 +154,16 @@ function ChangeRow({ change, memoryOf, isUndone }) {
       <div class="meta">${memory && html`<${MemoryBadges} memory=${memory} />`}
         <${FieldChanges} entry=${entry} />
         <span class="change-actions">
-          ${isUndone ? html`<span class="soft">undone</span>` : state.me?.write !== false && html`<button class="quiet small" onClick=${() => undoOne(entry)} aria-label=${`Undo: ${shorten(memory?.memory, 60)}`}>Undo</button>`}
+          ${isUndone ? html`<span class="soft">undone</span>` : state.me?.write !== false && html`<button class="quiet small" onClick=${() => undoOne(change)} aria-label=${`Undo: ${shorten(memory?.memory, 60)}`}>Undo</button>`}
           ${memory && html`<a class="small" href=${link("memory", entry.memory_id)} aria-label=${`Open: ${shorten(memory.memory, 60)}`}>Open</a>`}
         </span>
       </div>
     </div>
     <div class="change-source">${evidence.length
       ? evidence.slice(0, 2).map((id) => html`<${Quote} key=${id} turn=${memoryOf(id)} memory=${memory?.memory ?? ""} />`)
-      : memory && html`<p class="soft small">${noQuote(entry, memory)}</p>`}
+      : entry.verb === "add" && memory && html`<p class="soft small">Stored directly, not learned from a message${memory.source ? `. Source: ${describeSource(memory.source)}` : ""}.</p>`}
       ${evidence.length > 2 && html`<p class="soft small">and ${plural(evidence.length - 2, "more message")}</p>`}</div>
   </li>`;
-}
-
-/** @param {HistoryEntry} entry @param {Memory} memory */
-function noQuote(entry, memory) {
-  if (entry.verb === "add") return `Not from a conversation: ${memory.source ? describeSource(memory.source) : describeAuthor(entry.who)} said so.`;
-  return isByPerson(entry) ? `Changed by ${visible(describeAuthor(entry.who))}.` : "";
 }
 
 /** The turns that this change came from: of an update only those it added. @param {HistoryEntry} entry @param {Memory | null | undefined} memory @returns {string[]} */
@@ -175,8 +192,7 @@ function ChangedText({ entry, memory, memoryOf }) {
   if (memory === null) return html`<span class="soft">This memory was erased for good; only the fact that it changed is left.</span>`;
   const [before, after] = [entry.before?.content, entry.after.content];
   if (typeof before === "string" && typeof after === "string") {
-    return html`<a class="memory-text text" dir="auto" href=${link("memory", memory.id)}>${wordDiff(before, after).map((part) =>
-      part.kind === "same" ? part.text : part.kind === "added" ? html`<ins>${part.text}</ins>` : html`<del>${part.text}</del>`)}</a>`;
+    return html`<a class="memory-text" href=${link("memory", memory.id)}><${WordDiff} before=${before} after=${after} /></a>`;
   }
   if (entry.verb === "supersede") {
     const next = memoryOf(String(entry.after.superseded_by ?? ""));

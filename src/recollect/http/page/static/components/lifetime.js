@@ -2,10 +2,11 @@
 
 import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { get, post } from "../api.js";
-import { day, fullTime, plural, shorten, visible, wordDiff } from "../format.js";
+import { day, fullTime, shorten, visible } from "../format.js";
 import { ALL_STATUSES, describeAuthor, undoOfNewest } from "../memories.js";
 import { attempt, link, notify, state, useLoad } from "../session.js";
 import { Failure, Text, Time } from "./basics.js";
+import { WordDiff } from "./word_diff.js";
 
 /** @typedef {import("../api.js").Memory} Memory */
 /** @typedef {import("../api.js").HistoryEntry} HistoryEntry */
@@ -104,12 +105,15 @@ export function useHistory({ memory, reloadWhen }) {
   return useLoad((signal) => get(`memories/${memory.id}/history`, { limit: 200 }, signal).then((page) => /** @type {HistoryEntry[]} */ (page.results)), [memory.id, reloadWhen]);
 }
 
+/** @type {Record<string, string>} */
+const VERBS = { add: "Added", update: "Changed", supersede: "Replaced", forget: "Forgotten", restore: "Restored", undo: "Undone" };
+
 /** Each change with its difference, newest first. @param {{history: HistoryEntry[]}} props */
 export function Versions({ history }) {
   const undone = new Set(history.map((entry) => entry.undoes ?? 0));
-  return html`<p class="soft small">${plural(history.length, "change")}</p><ol class="versions">${history.map(
+  return html`<ol class="versions">${history.map(
     (entry) => html`<li key=${entry.id}>
-      <div class="meta"><strong>${entry.verb}</strong><span>version ${entry.version}</span><span>by ${visible(describeAuthor(entry.who))}</span><${Time} at=${entry.at} />
+      <div class="meta"><strong>${VERBS[entry.verb] ?? entry.verb}</strong><span>version ${entry.version}</span><span>by ${visible(describeAuthor(entry.who))}</span><${Time} at=${entry.at} />
         ${entry.why && html`<span>“${shorten(entry.why, 160)}”</span>`}
         ${undone.has(entry.id) ? html`<span>undone</span>` : entry.verb !== "undo" && state.me?.write !== false && html`<button class="quiet small" onClick=${() => undo(entry)}>Undo</button>`}</div>
       <${Difference} entry=${entry} /></li>`,
@@ -123,12 +127,14 @@ const undo = (entry) =>
     notify("Undone.", { undo: await undoOfNewest(entry.memory_id) });
   });
 
+// Their values are ids, which say nothing to a person.
+const HIDDEN_FIELDS = ["superseded_by", "evidence"];
+
 /** @param {{entry: HistoryEntry}} props */
 function Difference({ entry }) {
-  const names = entry.before ? Object.keys(entry.after) : [];
+  const names = entry.before ? Object.keys(entry.after).filter((name) => !HIDDEN_FIELDS.includes(name)) : [];
   return names.map((name) => {
-    const [before, after] = [entry.before?.[name], entry.after[name]].map((value) => (typeof value === "string" ? value : value === null || value === undefined ? "none" : JSON.stringify(value)));
-    return html`<p key=${name} class="difference"><span class="soft small">${name.replaceAll("_", " ")}</span> <span class="text" dir="auto">${wordDiff(before, after).map((part) =>
-      part.kind === "same" ? part.text : part.kind === "added" ? html`<ins>${part.text}</ins>` : html`<del>${part.text}</del>`)}</span></p>`;
+    const [before, after] = [entry.before?.[name], entry.after[name]].map((value) => (typeof value === "string" ? value : value === null || value === undefined ? "none" : Array.isArray(value) ? value.join(", ") || "none" : JSON.stringify(value)));
+    return html`<p key=${name} class="difference"><span class="soft small">${name.replaceAll("_", " ")}</span> <${WordDiff} before=${before} after=${after} /></p>`;
   });
 }

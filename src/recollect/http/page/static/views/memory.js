@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { get, patch, post } from "../api.js";
-import { day, percent, visible } from "../format.js";
+import { day, percent, plural, visible } from "../format.js";
 import { describeSource, undoOfNewest } from "../memories.js";
 import { attempt, link, notify, state, useChanges, useLoad } from "../session.js";
 import { Badge, Empty, Failure, Heading, MemoryBadges, Text, Time } from "../components/basics.js";
@@ -42,7 +42,7 @@ function MemoryPage({ memory, reload, onErased }) {
         ${memory.status === "review" && html`<p class="small">It waits for review and is not recalled. <a href=${link("review", memory.id)}>Decide now</a></p>`}
         <${Tags} memory=${memory} reload=${reload} /></section>
       ${!isTurn && html`<section class="card stack"><h2>Where it comes from</h2><${Evidence} memory=${memory} /></section>`}
-      <section class="card stack"><h2>History</h2><${Failure} error=${history.error} retry=${history.reload} />${history.data && html`<${Versions} history=${history.data} />`}</section>
+      <section class="card stack"><h2>History <span class="soft small">${history.data ? plural(history.data.length, "change") : ""}</span></h2><${Failure} error=${history.error} retry=${history.reload} />${history.data && html`<${Versions} history=${history.data} />`}</section>
     </div><div class="stack">
       <section class="card stack"><h2>What held when</h2><${Failure} error=${chain.error} />
         ${chain.data && html`<${Chain} chain=${chain.data} memory=${memory} />`}

@@ -2,12 +2,13 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { ApiError, get, post, request } from "../api.js";
-import { plural, shorten, visible, wordDiff } from "../format.js";
+import { plural, shorten, visible } from "../format.js";
 import { describeSource, undoOfNewest, useMemories } from "../memories.js";
 import { attempt, link, messageOf, notify, useChanges, useLoad } from "../session.js";
 import { Empty, Failure, Heading, MemoryBadges, MemoryLine, Text, Time } from "../components/basics.js";
 import { EditDialog } from "../components/memory_actions.js";
 import { Quote } from "../components/quote.js";
+import { WordDiff } from "../components/word_diff.js";
 
 /** @typedef {import("../api.js").Memory} Memory */
 /** @typedef {"kept" | "rejected" | "skipped"} Decision */
@@ -89,7 +90,7 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** @param {{old: Memory, memory: Memory}} props */
 function Conflict({ old, memory }) {
-  return html`<div class="conflict"><p class="text" dir="auto">${wordDiff(old.memory, memory.memory).map((part) => (part.kind === "same" ? part.text : part.kind === "added" ? html`<ins>${part.text}</ins>` : html`<del>${part.text}</del>`))}</p>
+  return html`<div class="conflict"><p><${WordDiff} before=${old.memory} after=${memory.memory} /></p>
     <div class="meta"><${MemoryBadges} memory=${old} /><a href=${link("memory", old.id)}>Open what holds now</a></div></div>`;
 }
 
@@ -97,7 +98,7 @@ function Conflict({ old, memory }) {
 async function fetchNear(memory) {
   const [same, found] = await Promise.all([
     memory.key ? post("list", { filters: { key: memory.key }, limit: 5 }) : { results: [] },
-    post("search", { query: memory.memory, filters: { not: { category: "turn" } }, limit: NEAR_LIMIT }, { project_id: memory.project_id }),
+    post("search", { query: memory.memory, filters: { not: { category: ["turn", "episode", "summary"] } }, limit: NEAR_LIMIT }, { project_id: memory.project_id }),
   ]);
   const conflict = same.results.find((/** @type {Memory} */ each) => each.project_id === memory.project_id) ?? same.results[0];
   return { conflict, near: found.results.filter((/** @type {Memory} */ each) => each.id !== conflict?.id && each.id !== memory.id) };

@@ -6,7 +6,7 @@ import { dayHeading } from "../format.js";
 import { isByPerson, useMemories } from "../memories.js";
 import { messageOf, setQuery, useChanges } from "../session.js";
 import { Empty, Failure, Heading } from "../components/basics.js";
-import { ChangeBatch, groupByBatch, newEvidence } from "../components/change_batch.js";
+import { ChangeBatch, condense, groupByBatch, newEvidence } from "../components/change_batch.js";
 import { Welcome } from "../components/first_start.js";
 
 /** @typedef {import("../api.js").HistoryEntry} HistoryEntry */
@@ -38,7 +38,8 @@ export function View({ route }) {
   const turnIds = [...new Set(ids.flatMap((id) => memoryOf(id)?.evidence ?? []))];
   useMemories(turnIds);
   const undone = useMemo(() => new Set(feed.entries.map((entry) => entry.undoes ?? 0)), [feed.entries]);
-  const days = groupByDay(groupByBatch(feed.entries, memoryOf).map((batch) => narrow(batch, filter)).filter((batch) => batch.changes.length > 0));
+  const batches = groupByBatch(feed.entries, memoryOf).map((batch) => narrow(batch, filter)).filter((batch) => batch.changes.length > 0);
+  const days = groupByDay(condense(batches, new Set(turnIds)));
   const isEmpty = !feed.entries.length && feed.isLoaded;
   return html`<${Heading} title="Timeline" intro=${isEmpty ? "" : "What was learned, changed and forgotten, newest first, beside the words it came from."} />
     ${!isEmpty && html`<div class="segments" role="group" aria-label="Show">${FILTERS.map(

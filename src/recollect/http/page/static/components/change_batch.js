@@ -16,6 +16,7 @@ import { WordDiff } from "./word_diff.js";
 /** @typedef {{id: string, at: string, who: string, why: string, changes: Change[]}} Batch */
 
 const MAX_SHOWN = 8;
+const MAX_UNDO = 50;
 const SAME_GO_MS = 120_000;
 
 /** @param {HistoryEntry} entry @param {MemoryOf} memoryOf @returns {Kind} */
@@ -88,11 +89,12 @@ export function ChangeBatch({ batch, memoryOf, undone, isFresh }) {
   const others = batch.changes.filter((change) => change.kind !== "message");
   if (!others.length) return html`<${Messages} changes=${messages} memoryOf=${memoryOf} at=${batch.at} who=${batch.who} />`;
   const shown = isOpen ? others : others.slice(0, MAX_SHOWN);
+  const mayUndoAll = others.length > 1 && others.length <= MAX_UNDO && state.me?.write !== false && others.every(({ entry }) => entry.verb !== "undo" && !undone.has(entry.id));
   return html`<section class=${`batch card ${isFresh ? "fresh" : ""}`} aria-label=${`Changes at ${clock(batch.at)}`}>
     <header class="batch-head meta">
       <time datetime=${batch.at} title=${fullTime(batch.at)}>${clock(batch.at)}</time>
       <span>${headline(batch, others, memoryOf)}</span>
-      ${others.length > 1 && others.length <= 50 && html`<button class="quiet small" onClick=${() => undoAll(others, undone)}>Undo all ${others.length}</button>`}
+      ${mayUndoAll && html`<button class="quiet small" onClick=${() => undoAll(others)}>Undo all ${others.length}</button>`}
     </header>
     <ol class="changes">${shown.map((change) => html`<${ChangeRow} key=${change.entry.id} change=${change} memoryOf=${memoryOf} isUndone=${undone.has(change.entry.id)} />`)}</ol>
     ${others.length > shown.length && html`<button class="quiet" onClick=${() => setOpen(true)}>Show ${others.length - shown.length} more of this batch</button>`}
@@ -112,12 +114,11 @@ function headline(batch, changes, memoryOf) {
   return html`by ${visible(describeAuthor(batch.who))}${why}`;
 }
 
-/** @param {Change[]} changes newest first @param {Set<number>} undone */
-async function undoAll(changes, undone) {
-  const pending = changes.filter((change) => !undone.has(change.entry.id));
+/** @param {Change[]} changes newest first */
+async function undoAll(changes) {
   let count = 0;
   await attempt(async () => {
-    for (const { entry, replaced } of pending) {
+    for (const { entry, replaced } of changes) {
       await undoTogether([entry.id, ...replaced.map((old) => old.id)]);
       count++;
     }
@@ -148,7 +149,7 @@ function ChangeRow({ change, memoryOf, isUndone }) {
   const evidence = newEvidence(entry, memory);
   return html`<li class=${`change ${isUndone ? "undone" : ""}`}>
     <div class="change-what">
-      <p class="change-text"><span class=${`verb ${change.kind}`}>${verbOf(change, memory)}</span>
+      <p class="change-text"><span class=${`verb ${toneOf(change)}`}>${verbOf(change, memory)}</span>
         <${ChangedText} entry=${entry} memory=${memory} memoryOf=${memoryOf} /></p>
       ${change.replaced.map((old) => html`<${Replaced} key=${old.id} id=${old.memory_id} memory=${memoryOf(old.memory_id)} />`)}
       <div class="meta">${memory && html`<${MemoryBadges} memory=${memory} />`}
@@ -173,11 +174,17 @@ export function newEvidence(entry, memory) {
   return Array.isArray(after) ? after.filter((id) => !Array.isArray(before) || !before.includes(id)) : [];
 }
 
+/** @param {Change} change @returns {Kind} the colour of the verb */
+function toneOf({ entry, kind }) {
+  if (entry.after.status === "review") return "changed";
+  return kind === "changed" && ("evidence" in entry.after || entry.after.status === "active") ? "learned" : kind;
+}
+
 /** @param {Change} change @param {Memory | null | undefined} memory */
 function verbOf({ entry, kind, replaced }, memory) {
   const status = /** @type {{status?: string}} */ (entry.after).status;
   if (entry.verb === "add") return status === "review" ? "Waits for review" : replaced.length ? "Replaced" : isByPerson(entry) ? "Added" : "Learned";
-  if (entry.verb === "undo") return "Undid";
+  if (entry.verb === "undo") return status === "forgotten" ? "Took back" : status === "active" ? "Brought back" : status === "review" ? "Back to review" : "Undid";
   if (entry.verb === "restore") return "Restored";
   if (kind === "forgotten") return "Forgot";
   if (entry.verb === "supersede") return "Ended";

@@ -63,8 +63,8 @@ export function Welcome({ onSample }) {
   };
   const base = new URL(".", document.baseURI).href;
   return html`<section class="welcome card">
-    <h2>Nothing has been remembered for ${state.user} yet</h2>
-    <p>Recollect listens to the conversations of your assistant and keeps what will matter later: facts, preferences, decisions, instructions. Everything it learns appears here the moment it is learned, beside the words it came from, and one click takes it back.</p>
+    <h2>Nothing has been remembered ${state.user === state.me?.default_user ? "" : `for ${state.user} `}yet</h2>
+    <p>Recollect reads along in the conversations of your assistant and keeps what will matter later: facts, preferences, decisions, instructions. Everything it learns appears here the moment it is learned, beside the words it came from, and one click takes it back.</p>
     <ol class="steps">
       <li><strong>Connect your assistant.</strong> Point any OpenAI-compatible client at this server: <code>OPENAI_BASE_URL=${base}v1</code><br /><a href=${link("connect")}>Ready-made settings for your client</a></li>
       <li><strong>Talk to it</strong> as you always do. What it learns shows up on this page.</li>

@@ -101,6 +101,7 @@ async def open_service(
                     max_waiting=settings.most_waiting_jobs,
                 ),
                 max_memories=settings.user_memories_most,
+                recall_log=settings.recall_log,
                 spill=spill_folder(settings),
             ),
             chat=open_chat(settings),

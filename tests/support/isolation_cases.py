@@ -3,7 +3,7 @@
 Names in braces are replaced by ids and names of the owner:
 
 - {user} {project} {session} {memory} {fact} {turn} {review} {key} {entry}
-- {own} a memory that lives in the session, {gone} a forgotten one, {episode} {erased}
+- {recall} a recall in the log, {own} a memory that lives in the session, {gone} a forgotten one, {episode} {erased}
 - {job} one that waits, {cancelled} one that does not
 - {response} {conversation} {item}, and {mem0}: the memory's id as mem0's routes give it to a key for everyone
 
@@ -393,9 +393,15 @@ OWN: Cases = {
     f"POST {V1}/search": [
         *placed(Call(json={"query": "budget", "explain": True, "trace": True}, **READ)),
         Call(json={"query": "budget", "filters": {"id": "{memory}"}}, answers=(200,), **READ),
+        Call(json={"query": "budget", "trace": True, "memory_id": "{memory}"}, answers=(404,), **READ),
         *placed(Call(json={"query": "budget", "as_of": "2999-01-01T00:00:00Z"}, **READ)),
     ],
-    f"POST {V1}/recall": placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
+    f"POST {V1}/recall": [
+        *placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
+        Call(json={"messages": "What?", "trace": True, "memory_id": "{memory}"}, answers=(404,), **READ),
+    ],
+    f"GET {V1}/recalls": placed(Call(**READ)),
+    f"GET {V1}/recalls/{{recall_id}}": by_memory_id(Call(**READ), "{recall}", name="recall_id"),
     f"POST {V1}/remember": [
         *placed(Call(json={"messages": "I like tea"}, **ADD)),
         # The same idempotency key and text as the owner's: it is the stranger's own request.

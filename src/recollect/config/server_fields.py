@@ -164,6 +164,13 @@ class OperationSettings(BaseModel):
     access_log: bool = setting(True, "Whether the server logs each request, without its content.")
     log_level: str = setting("info", "Log level.", pattern="^(debug|info|warning|error)$")
     log_format: Literal["text", "json"] = setting("text", "Log format of the server: text, or a JSON object a line.")
+    recall_log: int = setting(
+        200,
+        "Number of recalls that each process keeps in memory for GET /recollect/v1/recalls, at most 50 of a user; "
+        "0 for none.",
+        ge=0,
+        le=10_000,
+    )
     traces: bool = setting(False, "Create OpenTelemetry spans of recall and remember (an extra), without content.")
     traces_url: str = setting("", "OTLP/HTTP address for spans; empty for the tracer provider of the program.")
 

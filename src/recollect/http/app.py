@@ -127,6 +127,8 @@ async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
         await service.warm_up_reranker(_SAMPLE_QUESTION, _SAMPLE_MESSAGE)
         several = range(connections if connections > 1 else 0)
         await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), request) for number in several))
+    for user in (_NOBODY.user, *(f"nobody {number}" for number in several)):
+        service.recall_log.forget(user)
 
 
 @cache

@@ -25,7 +25,7 @@ from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceConfig
 from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
-from recollect.model.erasure import Receipt
+from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
@@ -49,6 +49,7 @@ from recollect.read.graph import build_graph
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
+from recollect.read.rewrite import last_question
 from recollect.read.telemetry import observe_read
 from recollect.recall import RecallConfig, RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
@@ -57,6 +58,7 @@ from recollect.service.api_keys import ApiKeys
 from recollect.service.erasure import ErasureService, MirrorFiles
 from recollect.service.jobs import JobConfig, JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
+from recollect.service.recall_log import LoggedRecall, RecallLog
 from recollect.service.reviews import ReviewService, restore
 from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
@@ -79,13 +81,17 @@ _FORGET_BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
-    """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit."""
+    """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit.
+
+    `recall_log` is the number of recalls that are kept in memory.
+    """
 
     recall: RecallConfig = field(default_factory=RecallConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     jobs: JobConfig = field(default_factory=JobConfig)
     max_memories: int = 0
+    recall_log: int = 0
     spill: Path | None = None
 
 
@@ -124,6 +130,7 @@ class Service:
         self._llm_budget = LlmBudget(self._ledger, config.learning.allowance)
         # Long-running callers: a replaced service is not closed before they are done.
         self.use_count = UseCount()
+        self.recall_log = RecallLog(config.recall_log)
         self.write_quota = WriteQuota(self._ledger, config.max_memories)
         self.embedding_migration = migration
         # Set by the wiring, because the mirror itself calls the service.
@@ -314,6 +321,7 @@ class Service:
         ranking = replace(self._recall_config.ranking, diversity=1.0)
         is_cacheable = not (request.explain or request.trace) and request.as_of is None and request.vector is None
         cache = self._result_cache if is_cacheable else None
+        started_at = now()
         with observe_read("recollect.search") as watching:
             lookup = await cache.look_up(scope, f"search {request!r}") if cache is not None else None
             if lookup is not None and lookup.answer is not None:
@@ -323,6 +331,7 @@ class Service:
                 if cache is not None and lookup is not None and not result.notes:
                     cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)
+        self.recall_log.record_search(scope, request.query, result, at=started_at)
         self._access_counter.record(scope, (hit.id for hit in result))
         return result
 
@@ -334,13 +343,25 @@ class Service:
     async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         """Return the memories that help with a conversation, and its messages with them inserted."""
         llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
+        started_at = now()
         with observe_read("recollect.recall") as watching:
             result = await recall.recall(
                 scope, request, self._recall_config, self._search_deps, llm=llm, result_cache=self._result_cache
             )
             watching.record_recall(result)
+        self.recall_log.record_recall(scope, last_question(request.messages), result, at=started_at)
         self._access_counter.record(scope, result.context.used)
         return result
+
+    async def recalls(self, scope: Scope) -> list[LoggedRecall]:
+        """Return the last recalls of the user, project or session in this process, newest first."""
+        if entries := self.recall_log.list(scope):
+            # Another process may have erased what they quote.
+            digest = user_digest(scope.user)
+            erased = [each.at for each in await self.erasure.list(entries[-1].at) if each.user == digest]
+            if erased:
+                self.recall_log.forget(scope.user, until=max(erased))
+        return self.recall_log.list(scope)
 
     def format_context(
         self, style: str, hits: Sequence[Hit], *, budget_tokens: int, conversation: Conversation | None = None
@@ -468,6 +489,7 @@ class Service:
         user = receipt.scope.user
         self.sessions.resolver.forget(user)
         self.jobs.forget_user(user)
+        self.recall_log.forget(user)
         if self.mirror is None:
             return receipt
         return replace(receipt, stores=(*receipt.stores, await self.mirror.forget(user)))

@@ -32,18 +32,39 @@ from recollect.http.api.schemas import (
 )
 from recollect.http.api.schemas import Filter as FilterBody
 from recollect.http.api.sessions import Messages, dump_messages
-from recollect.http.auth.caller import CallerDep
-from recollect.http.params import Count, Embedding, IntegralFloat, Label, StrictModel, Text, Time, UnitFloat, example
+from recollect.http.auth.caller import Caller, CallerDep
+from recollect.http.params import (
+    Count,
+    Embedding,
+    Id,
+    IntegralFloat,
+    Label,
+    StrictModel,
+    Text,
+    Time,
+    UnitFloat,
+    example,
+)
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, SettingsDep, create_api_router
 from recollect.model.arguments import parse_idempotency_key, parse_messages, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
-from recollect.model.result import Page, PromptBlock, RecallOutcome, TracedCandidate
-from recollect.model.scope import Level
+from recollect.model.result import (
+    FeatureContribution,
+    LogOdds,
+    Page,
+    PromptBlock,
+    ReadTrace,
+    RecallOutcome,
+    TracedCandidate,
+    TracedPeriod,
+)
+from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
+from recollect.service.service import Service
 from recollect.text.time_expressions import parse_time_filter
 
 memories_router = create_api_router("memories")
@@ -323,6 +344,9 @@ class QueryOptions(StrictModel):
     at: Time | None = Field(default=None, description='The time that "last March" is relative to; by default now.')
     as_of: Time | None = Field(default=None, description="Answer from what was valid at this time.")
     trace: bool = Field(default=False, description="Return every candidate with its scores and why it was dropped.")
+    memory_id: Id | None = Field(
+        default=None, description="With `trace`: a memory that the candidates contain, found or not, with the reason."
+    )
 
 
 class SearchBody(QueryOptions):
@@ -349,11 +373,45 @@ class RecallBody(QueryOptions):
     requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
+@fields_of(FeatureContribution)
+class ContributionResponse(BaseModel):
+    """The log-odds that a feature adds: its value times its weight."""
+
+
+@fields_of(LogOdds)
+class LogOddsResponse(BaseModel):
+    """The parts of a relevance before later steps changed it; `base` and `question` are equal for all candidates."""
+
+    contributions: list[ContributionResponse] = Field(description="Of the candidate's features, strongest first.")
+
+
 @fields_of(TracedCandidate)
 class CandidateResponse(BaseModel):
     """A candidate in a trace."""
 
     decision: str = Field(description="`selected`, or why it was dropped.")
+    selected: bool
+    in_prompt: bool | None = Field(description="Null for a search.")
+    forced: bool = Field(description="Whether it is here only because `memory_id` names it.")
+    ranks: dict[str, int] = Field(
+        description="From 1, after the steps fuse, rerank, rank, newest and select, until it was dropped."
+    )
+    log_odds: LogOddsResponse | None
+
+
+@fields_of(TracedPeriod)
+class PeriodResponse(BaseModel):
+    """A time expression of a question."""
+
+
+@fields_of(ReadTrace)
+class TraceResponse(BaseModel):
+    """How a question was read: whether it was searched for and why, the query, and the limits."""
+
+    rewrite: str = Field(description="as-is, terms, llm or hyde.")
+    periods: list[PeriodResponse]
+    budget_tokens: int | None = Field(description="The maximum size of the text block; null for a search.")
+    pool: int = Field(description="The number of candidates.")
 
 
 class SearchResponse(BaseModel):
@@ -362,6 +420,7 @@ class SearchResponse(BaseModel):
     results: list[MemoryHit]
     steps_us: dict[str, float] = Field(description="The duration of each step in microseconds.")
     notes: list[str]
+    trace: TraceResponse | None = Field(description="Set if a trace was requested.")
     candidates: list[CandidateResponse]
 
 
@@ -381,12 +440,16 @@ class RecallResponse(BaseModel):
     messages: list[JsonObject]
     steps_us: dict[str, float]
     notes: list[str]
+    trace: TraceResponse | None = Field(description="Set if a trace was requested.")
     candidates: list[CandidateResponse]
 
 
 @search_router.post("/search", response_model=SearchResponse)
-async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+async def search(
+    body: SearchBody, caller: CallerDep, scope: ScopeDep, service: ServiceDep, settings: SettingsDep
+) -> JSONResponse:
     """Return the memories and turns that match a question, best first, with scores from 0 to 1."""
+    traced_id = await _check_traced_id(body, caller, scope, service)
     times = parse_time_filter(body.query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
     result = await service.search(
         scope,
@@ -400,6 +463,7 @@ async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, setting
             periods=times.periods,
             explain=body.explain,
             trace=body.trace,
+            traced_id=traced_id,
         ),
     )
     return json_response(
@@ -407,13 +471,16 @@ async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, setting
             **result.to_dict(),
             "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
             "notes": list(result.notes),
+            "trace": result.trace.to_dict() if result.trace else None,
             "candidates": [each.to_dict() for each in result.candidates],
         }
     )
 
 
 @search_router.post("/recall", response_model=RecallResponse)
-async def recall(body: RecallBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+async def recall(
+    body: RecallBody, caller: CallerDep, scope: ScopeDep, service: ServiceDep, settings: SettingsDep
+) -> JSONResponse:
     """Return the memories that help to answer the last message, as a text block and inserted into the messages.
 
     If memory is unavailable the outcome says so and the messages are unchanged.
@@ -430,6 +497,16 @@ async def recall(body: RecallBody, scope: ScopeDep, service: ServiceDep, setting
             is_fact=body.is_fact,
             requires_tool=body.requires_tool,
             trace=body.trace,
+            traced_id=await _check_traced_id(body, caller, scope, service),
         ),
     )
     return json_response(result)
+
+
+async def _check_traced_id(body: QueryOptions, caller: Caller, scope: Scope, service: Service) -> str:
+    """Return the memory that the trace contains; NotFound for one that the caller may not see."""
+    if body.memory_id is None:
+        return ""
+    if not body.trace:
+        raise InvalidInput("memory_id is for a trace; set trace to true")
+    return caller.ensure_visible(await service.get(Scope(scope.user), body.memory_id)).id

@@ -11,14 +11,14 @@ import { setQuery } from "../session.js";
 const SHOWN = 6;
 const monthFormat = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "long", timeZone: "UTC" });
 
-/** @type {{name: string, title: string, none: string, label?: (value: string) => string}[]} */
+/** @type {{name: string, title: string, none: string, label?: (value: string) => string, hint?: (value: string) => string}[]} */
 export const FACETS = [
   { name: "status", title: "Status", none: "" },
   { name: "category", title: "Category", none: "" },
   { name: "project_id", title: "Project", none: "no project" },
   { name: "session_id", title: "Session", none: "no session" },
   { name: "month", title: "Time", none: "", label: (value) => monthFormat.format(new Date(`${value}-01T00:00:00Z`)) },
-  { name: "source", title: "Source", none: "no source", label: (value) => describeSource(value) },
+  { name: "source", title: "Source", none: "no source", hint: describeSource },
   { name: "trust", title: "Trust", none: "" },
   { name: "tags", title: "Tag", none: "" },
 ];
@@ -98,7 +98,7 @@ function Facet({ facet, values, picked }) {
   return html`<fieldset class="facet"><legend>${facet.title}</legend>
     ${all.filter(isShown).map((each) => html`<label key=${each.value}>
       <input type="checkbox" checked=${picked.includes(each.value)} onChange=${() => toggle(each.value)} />
-      <span class="facet-name" title=${visible(each.value)}>${visible(each.value === "" ? facet.none : facet.label?.(each.value) ?? each.value)}</span>
+      <span class="facet-name" title=${visible(facet.hint?.(each.value) ?? each.value)}>${visible(each.value === "" ? facet.none : facet.label?.(each.value) ?? each.value)}</span>
       <span class="facet-count">${each.count.toLocaleString()}</span></label>`)}
     ${all.length > SHOWN && html`<button class="quiet small" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "Fewer" : `${all.length - SHOWN} more`}</button>`}
   </fieldset>`;

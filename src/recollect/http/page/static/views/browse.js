@@ -14,6 +14,7 @@ import { VirtualList } from "../components/virtual_list.js";
 
 const PAGE_SIZE = 200;
 const SEARCH_LIMIT = 200;
+const MAX_PROJECTS = 12;
 const RELOAD_WAIT_MS = 800;
 // Sorted on the page, which needs all memories of the filter; the server sorts by time.
 /** @type {Record<string, {title: string, compare?: (a: Memory, b: Memory) => number}>} */
@@ -33,7 +34,7 @@ export function View({ route }) {
   const filterKey = [...query].filter(([name]) => name !== "sort").map((each) => each.join("=")).join("&");
   const listing = useMemo(() => ({ filters: filtersOf(query), statuses: statusesOf(query), order: sort === "oldest" ? "oldest" : "newest" }), [filterKey, sort]);
   const list = useMemoryList(listing, search, sort);
-  const counted = useLoad((signal) => (search ? Promise.resolve(null) : fetchFacets(listing, signal)), [listing, search, list.round]);
+  const counted = useLoad(() => (search ? Promise.resolve(null) : fetchFacets(listing)), [listing, search, list.round]);
   const facets = search ? countFacets(list.items) : (counted.data?.facets ?? {});
   const total = search ? list.items.length : (counted.data?.total ?? list.items.length);
   const selection = useSelection(list.items, `${filterKey} ${sort}`);
@@ -58,8 +59,8 @@ export function View({ route }) {
     </div>`;
 }
 
-/** @param {Record<string, unknown>} listing @param {AbortSignal} _signal */
-const fetchFacets = ({ filters, statuses }, _signal) => post("facets", { filters, statuses });
+/** @param {Record<string, unknown>} listing @returns {Promise<{total: number, facets: Record<string, {value: string, count: number}[]>}>} */
+const fetchFacets = ({ filters, statuses }) => post("facets", { filters, statuses });
 
 /** @param {KeyboardEvent} event @param {number} index @param {Memory[]} items @param {ReturnType<typeof useSelection>} selection */
 function onRowKey(event, index, items, selection) {
@@ -149,10 +150,23 @@ function useMemoryList(listing, search, sort) {
  * @returns {Promise<{results: Memory[], cursor: string | null}>}
  */
 async function fetchPage(listing, search, compare, cursor, limit) {
-  if (search) {
-    const filters = { and: [listing.filters, { not: { category: "turn" } }] };
-    return { results: (await post("search", { query: search, filters, limit: SEARCH_LIMIT })).results, cursor: null };
-  }
+  if (search) return { results: await searchEverywhere(search, listing), cursor: null };
   if (compare) return { results: (await fetchAll(listing)).sort(compare), cursor: null };
   return post("list", { ...listing, limit, cursor });
+}
+
+/**
+ * A search looks into one project and what all projects share, so there is one for each project.
+ * @param {string} query @param {Record<string, unknown>} listing @returns {Promise<Memory[]>}
+ */
+async function searchEverywhere(query, listing) {
+  const filters = { and: [listing.filters, { not: { category: "turn" } }] };
+  const { facets } = await fetchFacets(listing);
+  /** @type {(string | null)[]} */
+  const projects = [null, ...facets.project_id.map((each) => each.value).filter(Boolean).slice(0, MAX_PROJECTS)];
+  const answers = await Promise.all(projects.map((project) => post("search", { query, filters, limit: SEARCH_LIMIT }, { project_id: project })));
+  /** @type {Map<string, Memory & {score: number}>} */
+  const best = new Map();
+  for (const hit of answers.flatMap((answer) => answer.results)) if (hit.score > (best.get(hit.id)?.score ?? -1)) best.set(hit.id, hit);
+  return [...best.values()].sort((a, b) => b.score - a.score).slice(0, SEARCH_LIMIT);
 }

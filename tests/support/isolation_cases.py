@@ -373,6 +373,8 @@ OWN: Cases = {
         *placed(Call(json={"statuses": ["active", "review", "forgotten"], "turns": True}, **READ)),
         *placed(Call(json={"as_of": "2999-01-01T00:00:00Z", "turns": True}, **READ)),
     ],
+    f"GET {V1}/facets": placed(Call(query={"turns": True, "status": ["active", "review"]}, **READ)),
+    f"POST {V1}/facets": placed(Call(json={"statuses": ["active", "forgotten"], "turns": True}, **READ)),
     f"POST {V1}/memories": [
         *placed(Call(json={"content": "The budget is 1"}, **ADD), mine=(201,)),
         *placed(Call(json={"key": "budget", "value": "1"}, **ADD), mine=(201,)),

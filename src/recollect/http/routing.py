@@ -282,7 +282,7 @@ def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
         tag,
         prefix=API_PREFIX,
         optional_slash=False,
-        read_only=("search", "recall", "list_memories_by_filter"),
+        read_only=("search", "recall", "list_memories_by_filter", "count_by_field_and_filter"),
         write_only=("add_memory", "remember", "import_memories", "get_version", "get_me"),
         deleting=("forget_memories",),
         dependencies=dependencies,

@@ -194,6 +194,7 @@ class Ledger:
     get = read_method(memories.get, quick=True)
     find = read_method(memories.find)
     count = read_method(memories.count)
+    facets = read_method(memories.facets)
     history = read_method(history_sql.history)
     changes_since = read_method(history_sql.changes_since)
     entry = read_method(history_sql.entry, quick=True)

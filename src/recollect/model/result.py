@@ -295,6 +295,31 @@ class Page:
         return {"results": [record.to_dict() for record in self.records], "cursor": self.cursor}
 
 
+# The fields that memories are counted by; `month` is that of the event, or else of the statement.
+FACETS = (
+    "category", "type", "level", "project_id", "session_id", "source", "trust", "status", "month", "tags",
+)  # fmt: skip
+_MAX_FACET_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """The number of memories of a listing, and by each value of some fields; an empty value is none."""
+
+    total: int
+    counts: Mapping[str, tuple[tuple[str, int], ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: the most frequent values first, and the latest months."""
+        facets = {}
+        for name, counts in self.counts.items():
+            order = sorted(counts, key=lambda each: each[0], reverse=True)
+            if name != "month":
+                order = sorted(counts, key=lambda each: (-each[1], each[0]))
+            facets[name] = [{"value": value, "count": count} for value, count in order[:_MAX_FACET_VALUES]]
+        return {"total": self.total, "facets": facets}
+
+
 @dataclass(frozen=True, slots=True)
 class RememberResult:
     """The stored turns, and the job that extracts facts from them, in its state at that time.

@@ -30,7 +30,7 @@ from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Listing, exclude_expired
-from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
+from recollect.model.result import Facets, Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
@@ -405,6 +405,15 @@ class Service:
     async def count(self, scope: Scope, listing: Listing) -> int:
         """Return the number of memories of a listing that have not expired."""
         return await self._lookup_source.count(scope, self._unexpired(listing))
+
+    async def facets(self, scope: Scope, listing: Listing) -> Facets:
+        """Return the numbers of memories of a listing by their fields."""
+        return await self._ledger.facets(scope, exclude_expired(listing))
+
+    async def learned_from(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, list[str]]:
+        """Return the ids of the active and superseded memories that were learned from each turn."""
+        derived = await self._ledger.derived(scope, turn_ids)
+        return {turn_id: [each.id for each in memories] for turn_id, memories in derived.items()}
 
     def _unexpired(self, listing: Listing) -> Listing:
         return exclude_expired(listing, coarse=self._lookup_source is not self._ledger)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import Depends, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,6 +50,7 @@ from recollect.model.arguments import parse_idempotency_key, parse_messages, par
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
 from recollect.model.result import (
+    FACETS,
     FeatureContribution,
     LogOdds,
     Page,
@@ -120,6 +121,32 @@ class MemoryListBody(StrictModel):
     as_of: Time | None = Field(default=None, description="List what was valid at this time; ignores `statuses`.")
 
 
+class FacetsBody(StrictModel):
+    """Which memories to count."""
+
+    model_config = example(filters={"importance": {"gte": 0.5}}, statuses=["active", "review"])
+
+    filters: FilterBody = Field(default_factory=lambda: FilterBody({}))
+    statuses: list[Annotated[Status, Field(strict=False)]] = Field(default_factory=lambda: [Status.ACTIVE])
+    turns: bool = Field(default=False, description="Whether to include turns.")
+
+
+class FacetValue(BaseModel):
+    """A value of a field, and the number of memories that have it."""
+
+    value: str = Field(description="Empty for memories without one.")
+    count: int = Field(ge=1)
+
+
+class FacetsResponse(BaseModel):
+    """The number of memories, and by each value of some fields: at most 100 values each."""
+
+    total: int = Field(ge=0)
+    facets: dict[Literal[FACETS], list[FacetValue]] = Field(  # type: ignore[valid-type]
+        description="Most frequent first; `month` of the event or else of the statement, latest first."
+    )
+
+
 class ForgetBody(StrictModel):
     """Which memories to forget."""
 
@@ -140,17 +167,34 @@ class ReviewResponse(MemoryChangeResponse):
     superseded: list[str] = Field(description="The ids of the memories that it replaced.")
 
 
-@memories_router.get("/memories", response_model=PageOf[MemoryResponse])
-async def list_memories(
-    scope: ScopeDep,
-    service: ServiceDep,
+async def _query_filter(
     category: Annotated[list[Category] | None, Query(description="Any of these.")] = None,
     type: Annotated[list[MemoryType] | None, Query(description="Any of these.")] = None,
     level: Annotated[list[Level] | None, Query(description="Any of these.")] = None,
     key: Annotated[Label | None, Query(description="Facts with this key.")] = None,
     tag: Annotated[list[Label] | None, Query(description="All of these.")] = None,
-    status: Annotated[list[Status] | None, Query(description="Any of these; by default active.")] = None,
-    turns: Annotated[bool, Query(description="Whether to include turns.")] = False,
+) -> Filter:
+    filters: list[Filter] = [
+        where(name, Op.IN, [str(each) for each in values])
+        for name, values in (("category", category), ("type", type), ("level", level))
+        if values
+    ]
+    filters += [where("key", Op.EQ, key)] if key is not None else []
+    return And((*filters, *(where("tags", Op.CONTAINS, each) for each in tag or ())))
+
+
+_QueryFilter = Annotated[Filter, Depends(_query_filter)]
+_Statuses = Annotated[list[Status] | None, Query(description="Any of these; by default active.")]
+_Turns = Annotated[bool, Query(description="Whether to include turns.")]
+
+
+@memories_router.get("/memories", response_model=PageOf[MemoryResponse])
+async def list_memories(
+    scope: ScopeDep,
+    service: ServiceDep,
+    filter: _QueryFilter,
+    status: _Statuses = None,
+    turns: _Turns = False,
     order: Annotated[Literal["newest", "oldest"], Query(description="Which come first.")] = "newest",
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -160,14 +204,7 @@ async def list_memories(
 
     With `as_of` only memories that were valid at that time are listed, as they were then.
     """
-    filters: list[Filter] = [
-        where(name, Op.IN, [str(each) for each in values])
-        for name, values in (("category", category), ("type", type), ("level", level))
-        if values
-    ]
-    filters += [where("key", Op.EQ, key)] if key is not None else []
-    filters += [where("tags", Op.CONTAINS, each) for each in tag or ()]
-    listing = _listing(And(tuple(filters)), status or (), turns=turns, order=order, limit=limit, cursor=cursor)
+    listing = _listing(filter, status or (), turns=turns, order=order, limit=limit, cursor=cursor)
     return _memory_page(await service.find(scope, listing, as_of=parse_time(as_of, name="as_of")))
 
 
@@ -177,6 +214,27 @@ async def list_memories_by_filter(body: MemoryListBody, scope: ScopeDep, service
     options = body.model_dump(include={"turns", "order", "limit", "cursor"})
     listing = _listing(parse_filter(body.filters.root), body.statuses, **options)
     return _memory_page(await service.find(scope, listing, as_of=parse_time(body.as_of, name="as_of")))
+
+
+@memories_router.get("/facets", response_model=FacetsResponse)
+async def count_by_field(
+    scope: ScopeDep, service: ServiceDep, filter: _QueryFilter, status: _Statuses = None, turns: _Turns = False
+) -> JSONResponse:
+    """Count the memories of the scope by their fields; `POST /facets` takes every filter.
+
+    The counts by status include the statuses that are not listed.
+    """
+    return json_response(await service.facets(scope, _listing(filter, status or (), turns=turns, cursor=None)))
+
+
+@memories_router.post("/facets", response_model=FacetsResponse)
+async def count_by_field_and_filter(body: FacetsBody, scope: ScopeDep, service: ServiceDep) -> JSONResponse:
+    """Count the memories of the scope that match a filter by their fields.
+
+    The counts by status include the statuses that are not listed.
+    """
+    listing = _listing(parse_filter(body.filters.root), body.statuses, turns=body.turns, cursor=None)
+    return json_response(await service.facets(scope, listing))
 
 
 def _listing(filter: Filter, statuses: Any, *, turns: bool, cursor: str | None, **more: Any) -> Listing:

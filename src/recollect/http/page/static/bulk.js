@@ -6,6 +6,7 @@ import { isByPerson } from "./memories.js";
 import { attempt, notify } from "./session.js";
 
 /** @typedef {import("./api.js").Memory} Memory */
+/** @typedef {import("./api.js").HistoryEntry} HistoryEntry */
 /** @typedef {(done: number, total: number) => void} Progress */
 
 const AT_ONCE = 4;
@@ -63,8 +64,9 @@ export async function forgetMemories(memories, onProgress) {
 /** Forget what a filter selects, as one change. @param {Record<string, unknown>} filters */
 export async function forgetByFilter(filters) {
   await attempt(async () => {
-    const { forgotten } = await post("forget", { filters });
-    const newest = (await get("history", { limit: 1 })).results[0];
+    const { forgotten } = await post("forget", { filters: { and: [filters, { not: { category: "turn" } }] } });
+    const { results } = await get("history", { limit: 50 });
+    const newest = results.find((/** @type {HistoryEntry} */ entry) => entry.verb === "forget");
     notify(`${plural(forgotten, "memory", "memories")} forgotten.`, { undo: () => undoBatch(newest.batch) });
   });
 }
@@ -72,7 +74,7 @@ export async function forgetByFilter(filters) {
 /** Undo a batch; the server undoes whole batches only for the last change that was asked for. @param {string} batch */
 async function undoBatch(batch) {
   const { results } = await get("history", { limit: 200 });
-  const last = results.find((/** @type {import("./api.js").HistoryEntry} */ entry) => isByPerson(entry) && entry.undoes === null);
+  const last = results.find((/** @type {HistoryEntry} */ entry) => isByPerson(entry) && entry.undoes === null);
   if (last?.batch !== batch) throw new Error("Something else was changed since. Choose the status “forgotten” and restore them there.");
   await post("undo");
   notify("Undone.");

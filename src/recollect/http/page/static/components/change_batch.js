@@ -90,7 +90,7 @@ export function ChangeBatch({ batch, memoryOf, undone, isFresh }) {
   if (!others.length) return html`<${Messages} changes=${messages} memoryOf=${memoryOf} at=${batch.at} who=${batch.who} />`;
   const shown = isOpen ? others : others.slice(0, MAX_SHOWN);
   const mayUndoAll = others.length > 1 && others.length <= MAX_UNDO && state.me?.write !== false && others.every(({ entry }) => entry.verb !== "undo" && !undone.has(entry.id));
-  return html`<section class=${`batch card ${isFresh ? "fresh" : ""}`} aria-label=${`Changes at ${clock(batch.at)}`}>
+  return html`<div class=${`batch card ${isFresh ? "fresh" : ""}`}>
     <header class="batch-head meta">
       <time datetime=${batch.at} title=${fullTime(batch.at)}>${clock(batch.at)}</time>
       <span>${headline(batch, others, memoryOf)}</span>
@@ -99,7 +99,7 @@ export function ChangeBatch({ batch, memoryOf, undone, isFresh }) {
     <ol class="changes">${shown.map((change) => html`<${ChangeRow} key=${change.entry.id} change=${change} memoryOf=${memoryOf} isUndone=${undone.has(change.entry.id)} />`)}</ol>
     ${others.length > shown.length && html`<button class="quiet" onClick=${() => setOpen(true)}>Show ${others.length - shown.length} more of this batch</button>`}
     ${messages.length > 0 && html`<p class="meta">and ${plural(messages.length, "message")} kept word for word</p>`}
-  </section>`;
+  </div>`;
 }
 
 /** @param {Batch} batch @param {Change[]} changes @param {MemoryOf} memoryOf */

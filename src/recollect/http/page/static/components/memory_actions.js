@@ -15,28 +15,32 @@ export const CATEGORIES = ["fact", "preference", "insight", "identity", "constra
 /** @param {Event} event @returns {string} */
 const valueOf = (event) => /** @type {HTMLInputElement} */ (event.target).value;
 
+/** @param {Memory} memory */
+const editableOf = (memory) => ({ content: memory.memory, key: memory.key ?? "", value: memory.value ?? "", category: memory.category, importance: memory.importance, confidence: memory.confidence });
+
 /**
  * @param {{memory: Memory, path: string, onClose: () => void, onSaved: () => void}} props
  * `path` is memories/ID, or reviews/ID for one that waits for review
  */
 export function EditDialog({ memory, path, onClose, onSaved }) {
-  const [draft, setDraft] = useState({ content: memory.memory, key: memory.key ?? "", value: memory.value ?? "", category: memory.category, importance: memory.importance, confidence: memory.confidence });
+  // The version that is edited, although a newer one may arrive meanwhile.
+  const [base] = useState(memory);
+  const [draft, setDraft] = useState(() => editableOf(memory));
   const [error, setError] = useState("");
   const change = (/** @type {Partial<typeof draft>} */ parts) => setDraft({ ...draft, ...parts });
   const save = async () => {
     /** @type {Record<string, unknown>} */
-    const before = { content: memory.memory, key: memory.key ?? "", value: memory.value ?? "", category: memory.category, importance: memory.importance, confidence: memory.confidence };
+    const before = editableOf(base);
     const changed = Object.fromEntries(Object.entries(draft).filter(([name, value]) => value !== before[name]).map(([name, value]) => [name, value === "" ? null : value]));
     if (!Object.keys(changed).length) return onClose();
     try {
-      await patch(path, changed, { "If-Match": `"${memory.version}"` });
+      await patch(path, changed, { "If-Match": `"${base.version}"` });
       onSaved();
       onClose();
       notify("Saved.", { undo: await undoOfNewest(memory.id) });
     } catch (problem) {
       const isStale = problem instanceof ApiError && problem.status === 412;
       setError(isStale ? "Somebody else changed this memory while you were editing, so nothing was saved. Copy your text, close this, and edit the newest version." : messageOf(problem));
-      if (isStale) onSaved();
     }
   };
   /** @param {KeyboardEvent} event */
@@ -50,7 +54,7 @@ export function EditDialog({ memory, path, onClose, onSaved }) {
       <label>Category<select value=${draft.category} onChange=${(/** @type {Event} */ event) => change({ category: valueOf(event) })}>${[...new Set([...CATEGORIES, memory.category])].map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
       <label>Importance<input type="number" min="0" max="1" step="0.05" value=${draft.importance} onInput=${(/** @type {Event} */ event) => change({ importance: Number(valueOf(event)) })} /></label>
       <label>Confidence<input type="number" min="0" max="1" step="0.01" value=${draft.confidence} onInput=${(/** @type {Event} */ event) => change({ confidence: Number(valueOf(event)) })} /></label></div>
-    <${Failure} error=${error} />
+    <${Failure} error=${error || (memory.version !== base.version ? "Somebody else has changed this memory since you opened it. Close this and edit the newest version." : "")} />
     <div class="row"><button class="primary">Save</button><button type="button" class="quiet" onClick=${onClose}>Cancel</button><span class="soft small">Ctrl+Enter saves</span></div>
   </form></${Dialog}>`;
 }

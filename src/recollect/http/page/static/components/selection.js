@@ -8,6 +8,9 @@ import { Dialog } from "./basics.js";
 
 /** @typedef {import("../api.js").Memory} Memory */
 
+// More than this are only forgotten after a question.
+const MAX_UNASKED = 100;
+
 /**
  * @param {Memory[]} items
  * @param {string} resetBy the selection is emptied when this changes
@@ -42,6 +45,7 @@ export function useSelection(items, resetBy) {
 export function SelectionBar({ selection, items, total, listing, isSearch }) {
   const [busy, setBusy] = useState("");
   const [isTagging, setTagging] = useState(false);
+  const [isAsking, setAsking] = useState(false);
   const count = selection.isAll ? total : selection.ids.size;
   const writes = state.me?.write !== false;
   /** @param {string} name @param {(memories: Memory[], onProgress: import("../bulk.js").Progress) => unknown} action */
@@ -54,8 +58,9 @@ export function SelectionBar({ selection, items, total, listing, isSearch }) {
       selection.clear();
     }).finally(() => setBusy(""));
   const isActiveOnly = /** @type {string[]} */ (listing.statuses).join() === "active";
-  const forget = () =>
+  const forgetNow = () =>
     selection.isAll && isActiveOnly ? attempt(() => forgetByFilter(/** @type {Record<string, unknown>} */ (listing.filters))).then(selection.clear) : run("Forgetting", forgetMemories);
+  const forget = () => (count > MAX_UNASKED ? setAsking(true) : forgetNow());
   return html`<div class="selection-bar" role="toolbar" aria-label="Selected memories">
     <span role="status">${busy || `${count.toLocaleString()} selected`}</span>
     ${!busy && html`
@@ -64,6 +69,9 @@ export function SelectionBar({ selection, items, total, listing, isSearch }) {
         ${writes && html`<button onClick=${forget}>Forget</button><button onClick=${() => run("Restoring", restoreMemories)}>Restore</button><button onClick=${() => setTagging(true)}>Tag…</button>`}
         <button onClick=${() => run("Reading", (memories) => download(memories, "memories.jsonl"))}>Export</button>
         <button class="quiet" onClick=${selection.clear}>Clear</button></span>`}
+    ${isAsking && html`<${Dialog} title=${`Forget ${plural(count, "memory", "memories")}?`} onClose=${() => setAsking(false)}>
+      <p>None of them will be recalled any more. They stay in the history and can be restored.</p>
+      <div class="row"><button class="danger" onClick=${() => { setAsking(false); forgetNow(); }}>Forget ${count.toLocaleString()}</button><button class="quiet" onClick=${() => setAsking(false)}>Cancel</button></div></${Dialog}>`}
     ${isTagging && html`<${TagDialog} count=${count} onClose=${() => setTagging(false)} onTag=${(/** @type {string} */ tag) => run("Tagging", (memories, onProgress) => tagMemories(memories, tag, onProgress))} />`}
   </div>`;
 }

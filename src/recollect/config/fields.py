@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, SecretStr, model_validator
 
 from recollect.config.presets import read_preset
 from recollect.config.server_fields import AgentSettings, AuthSettings, OperationSettings, ServerSettings, setting
@@ -298,6 +299,20 @@ class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, I
     """The settings of Recollect; those of the preset are the defaults of all others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    # Where each setting that is not a default comes from, in words.
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The source of each setting that is not a default, as far as known."""
+        return self._sources
+
+    def with_sources(self, sources: Mapping[str, str]) -> Self:
+        """Return the settings with the sources of their values."""
+        copy = self.model_copy()
+        copy._sources = dict(sources)
+        return copy
 
     @model_validator(mode="before")
     @classmethod

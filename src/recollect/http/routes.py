@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
+from recollect.http.api.admin import keys_router
 from recollect.http.api.graph import graph_router
 from recollect.http.api.history import changes_router, history_router
 from recollect.http.api.identity import login_router, me_router
@@ -35,6 +36,7 @@ API_ROUTERS: tuple[Router, ...] = (
     login_router,
     me_router,
     admin_router,
+    keys_router,
     admin_erasure_router,
 )
 COMPAT_ROUTERS: tuple[Router, ...] = (

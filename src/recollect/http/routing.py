@@ -257,7 +257,10 @@ async def _get_author(
     ] = "",
 ) -> Author:
     if x_memory_actor == "person" and not caller.may_act_as_person:
-        raise NotAllowed("This key acts for a program: people approve with an admin key, a token or on the server")
+        raise NotAllowed(
+            "This key acts for a program: people approve with an admin key, a key created with --person, a token, or "
+            "on the server"
+        )
     who = x_memory_by
     if caller.kind != "local":
         who = caller.name if who == _DEFAULT_AUTHOR else f"{caller.name} {who}"

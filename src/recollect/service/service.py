@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -55,6 +55,7 @@ from recollect.recall import RecallConfig, RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
+from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
 from recollect.service.jobs import JobConfig, JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
@@ -488,6 +489,14 @@ class Service:
     async def check(self) -> list[str]:
         """Return the integrity problems of the ledger, a sentence each."""
         return await self._ledger.check()
+
+    async def diagnose(self, *, index: str, deep: bool) -> AsyncIterator[CheckResult]:
+        """Check the embedder, the jobs, the vectors and the search; with `deep`, every page of the ledger too."""
+        yield await check_embedder(self._embedder)
+        async for result in check_store(
+            self._ledger, self._embedder, user=None, index=index, mend=False, integrity=deep
+        ):
+            yield result
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Rebuild the full-text index."""

@@ -34,6 +34,8 @@ class Caller:
     is_unknown: bool = False
     # Whether the key came in the page's cookie.
     by_cookie: bool = False
+    # Whether the key is a person's.
+    person: bool = False
 
     def scope(
         self, user_id: str | None = None, project_id: str | None = None, session_id: str | None = None
@@ -119,7 +121,7 @@ class Caller:
     @property
     def may_act_as_person(self) -> bool:
         """Whether the caller's changes may be those of a person: a key without that right is a program's."""
-        return self.kind != "key" or self.admin
+        return self.kind != "key" or self.admin or self.person
 
     def author(self, why: str = "", *, actor: Actor = Actor.AGENT) -> Author:
         """Return the author of the caller's changes for the history."""

@@ -235,6 +235,7 @@ def _caller_from_key(key: ApiKey) -> Caller:
         admin=key.admin,
         reads=key.reads,
         writes=key.writes,
+        person=key.person,
     )
 
 

@@ -114,7 +114,7 @@ export function Versions({ history }) {
   return html`<ol class="versions">${history.map(
     (entry) => html`<li key=${entry.id}>
       <div class="meta"><strong>${VERBS[entry.verb] ?? entry.verb}</strong><span>version ${entry.version}</span><span>by ${visible(describeAuthor(entry.who))}</span><${Time} at=${entry.at} />
-        ${entry.why && html`<span>“${shorten(entry.why, 160)}”</span>`}
+        ${entry.why && entry.who !== "extraction" && html`<span>“${shorten(entry.why, 160)}”</span>`}
         ${undone.has(entry.id) ? html`<span>undone</span>` : entry.verb !== "undo" && state.me?.write !== false && html`<button class="quiet small" onClick=${() => undo(entry)}>Undo</button>`}</div>
       <${Difference} entry=${entry} /></li>`,
   )}</ol>`;

@@ -123,6 +123,10 @@ export function ErasureReceipt({ receipt }) {
 
 /** @param {Record<string, number>} counts */
 function describeCounts(counts) {
-  const parts = Object.entries(counts).filter(([, count]) => count > 0).map(([name, count]) => `${count.toLocaleString()} ${name}`);
+  const nameOf = (/** @type {string} */ name, /** @type {number} */ count) => {
+    const many = name === "history" ? "history entries" : name;
+    return count === 1 ? many.replace(/ies$/, "y").replace(/s$/, "") : many;
+  };
+  const parts = Object.entries(counts).filter(([, count]) => count > 0).map(([name, count]) => `${count.toLocaleString()} ${nameOf(name, count)}`);
   return parts.join(", ") || "nothing of it was there";
 }

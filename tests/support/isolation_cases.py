@@ -451,6 +451,8 @@ OWN: Cases = {
     f"GET {V1}/usage": of_user(Call(query={"part": ["user", "day"]}, **READ)),
     f"GET {V1}/stats": of_user(Call(**READ)),
     f"POST {V1}/upkeep": of_user(Call(json={"chores": ["expire"], "dry_run": True}, **CHANGE)),
+    f"POST {V1}/sample": of_user(Call(**CHANGE), mine=(201,)),
+    f"DELETE {V1}/sample": of_user(Call(**CHANGE)),
     f"GET {V1}/version": [Call(answers=(200,))],
     f"GET {V1}/me": [Call(answers=(200,))],
     **{

@@ -13,6 +13,7 @@ from recollect.http.api.identity import login_router, me_router
 from recollect.http.api.memories import memories_router, reviews_router, search_router
 from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
 from recollect.http.api.recalls import recalls_router
+from recollect.http.api.sample import sample_router
 from recollect.http.api.sessions import sessions_router
 from recollect.http.api.transfer import admin_erasure_router, erasure_router, transfer_router
 from recollect.http.compat import agent, memory, react, sessions
@@ -33,6 +34,7 @@ API_ROUTERS: tuple[Router, ...] = (
     transfer_router,
     erasure_router,
     maintenance_router,
+    sample_router,
     login_router,
     me_router,
     admin_router,

@@ -60,9 +60,15 @@ export function Chain({ chain, memory }) {
   })}</ol>`;
 }
 
+/** The times of changes, without those within a second of the next. @param {Memory[]} chain @param {HistoryEntry[]} history @returns {number[]} */
+function momentsOf(chain, history) {
+  const times = [...chain.map(startOf), ...chain.flatMap((each) => each.valid_to ?? []), ...history.map((entry) => entry.at)].map((at) => Date.parse(at)).sort((a, b) => a - b);
+  return times.filter((time, index) => index === times.length - 1 || times[index + 1] - time > 1000);
+}
+
 /** What held at a time, chosen with a slider over the lifetime. @param {{chain: Memory[], history: HistoryEntry[]}} props */
 export function AsOf({ chain, history }) {
-  const moments = useMemo(() => [...new Set([...chain.map(startOf), ...chain.flatMap((each) => each.valid_to ?? []), ...history.map((entry) => entry.at)])].map((at) => new Date(at).getTime()).sort((a, b) => a - b), [chain, history]);
+  const moments = useMemo(() => momentsOf(chain, history), [chain, history]);
   const end = useMemo(() => Date.now(), [chain, history]);
   const start = moments[0] - Math.max(60_000, (end - moments[0]) / 20);
   const [time, setTime] = useState(end);

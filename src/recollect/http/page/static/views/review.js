@@ -52,7 +52,7 @@ export function View({ route }) {
     ${total > 0 && html`<div class="progress"><progress max=${total} value=${decided} aria-label="Decided"></progress><span class="small soft" role="status">${decided} of ${total} decided${summary(done)}</span></div>`}
     ${current && html`<${Item} key=${current.id} memory=${current} />
       <div class="review-actions" role="toolbar" aria-label="Decide">${KEYS.map(
-        ({ key, title }) => html`<button key=${key} class=${key === "k" ? "primary" : key === "r" ? "danger" : ""} disabled=${inbox.isBusy || (key === "u" && !done.length)} onClick=${actions[key]} aria-keyshortcuts=${key}>${title}<kbd>${key}</kbd></button>`,
+        ({ key, title }) => html`<button key=${key} class=${key === "k" ? "primary" : key === "r" ? "danger" : ""} disabled=${key === "u" && !done.length} onClick=${actions[key]} aria-keyshortcuts=${key}>${title}<kbd>${key}</kbd></button>`,
       )}</div>`}
     ${!current && inbox.isLoaded && html`<${NothingWaits} left=${inbox.left} done=${done.length} restart=${inbox.reload} undo=${inbox.undo} />`}
     ${isEditing && current && html`<${EditDialog} memory=${current} path=${`reviews/${current.id}`} onClose=${() => setEditing(false)} onSaved=${inbox.refresh} />`}
@@ -124,17 +124,23 @@ function DoneList({ done }) {
 function useInbox(startId) {
   const [items, setItems] = useState(/** @type {Memory[]} */ ([]));
   const [skipped, setSkipped] = useState(/** @type {string[]} */ ([]));
-  const [done, setDone] = useState(/** @type {Done[]} */ ([]));
-  const [status, setStatus] = useState({ isLoaded: false, isBusy: false, error: "" });
-  const waiting = items.filter((item) => !skipped.includes(item.id));
+  const [done, showDone] = useState(/** @type {Done[]} */ ([]));
+  // One after the other, so that undo takes back the decision before it.
+  const decided = useRef(/** @type {Done[]} */ ([]));
+  const work = useRef(/** @type {Promise<unknown>} */ (Promise.resolve()));
+  const setDone = (/** @type {(before: Done[]) => Done[]} */ change) => showDone((decided.current = change(decided.current)));
+  const [deciding, setDeciding] = useState(/** @type {string[]} */ ([]));
+  const [status, setStatus] = useState({ isLoaded: false, error: "" });
+  const left = items.filter((item) => !deciding.includes(item.id));
+  const waiting = left.filter((item) => !skipped.includes(item.id));
   const current = waiting.find((item) => item.id === startId) ?? waiting[0];
   const refresh = async () => {
     try {
       const page = await get("reviews", { limit: PAGE_SIZE });
       setItems(page.results);
-      setStatus({ isLoaded: true, isBusy: false, error: "" });
+      setStatus({ isLoaded: true, error: "" });
     } catch (error) {
-      setStatus({ isLoaded: true, isBusy: false, error: messageOf(error) });
+      setStatus({ isLoaded: true, error: messageOf(error) });
     }
   };
   useEffect(() => {
@@ -144,9 +150,14 @@ function useInbox(startId) {
     if (change.name === "erased" || change.data.after?.status || change.data.before?.status === "review") refresh();
   });
   /** @param {"approve" | "reject"} action */
-  const decide = async (action) => {
-    if (!current || status.isBusy) return;
-    setStatus({ ...status, isBusy: true });
+  const decide = (action) => {
+    if (!current) return;
+    // The next one is shown at once; this one comes back if it fails.
+    setDeciding((before) => [...before, current.id]);
+    work.current = work.current.then(() => decideNow(current, action));
+  };
+  /** @param {Memory} current @param {"approve" | "reject"} action */
+  const decideNow = async (current, action) => {
     await attempt(async () => {
       try {
         await request("POST", `reviews/${current.id}/${action}`, { headers: { "If-Match": `"${current.version}"` } });
@@ -158,14 +169,18 @@ function useInbox(startId) {
       setDone((before) => [...before, { id: current.id, text: current.memory, decision: action === "approve" ? "kept" : "rejected", undo }]);
     });
     await refresh();
+    setDeciding((before) => before.filter((id) => id !== current.id));
   };
   const skip = () => {
     if (!current) return;
     setSkipped((before) => [...before, current.id]);
     setDone((before) => [...before, { id: current.id, text: current.memory, decision: "skipped", undo: async () => setSkipped((ids) => ids.filter((id) => id !== current.id)) }]);
   };
-  const undo = async () => {
-    const last = done.at(-1);
+  const undo = () => {
+    work.current = work.current.then(undoNow);
+  };
+  const undoNow = async () => {
+    const last = decided.current.at(-1);
     if (!last) return;
     await attempt(async () => {
       await last.undo();
@@ -179,5 +194,5 @@ function useInbox(startId) {
     setDone((before) => before.filter((each) => each.decision !== "skipped"));
     refresh();
   };
-  return { ...status, current, done, left: items.length, decide, skip, undo, refresh, reload };
+  return { ...status, current, done, left: left.length, decide, skip, undo, refresh, reload };
 }

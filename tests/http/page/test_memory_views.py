@@ -169,7 +169,7 @@ async def test_reviews_are_decided_by_keyboard_and_undone(tmp_path: Path) -> Non
         await press(browser, "u", "document.body")
         await shows(browser, "Always answer in German", "article")
         await press(browser, "u", "document.body")
-        await shows(browser, "Lives in Porto", "article")
+        await shows(browser, "Back in the inbox: Lives in Porto", ".notices")
         assert statuses(client, key="city") == {"Lives in Lisbon": "active", "Lives in Porto": "review"}
 
 

@@ -1,7 +1,7 @@
 /** Changes of the history as a person reads them: a batch, and each change beside the words it came from. */
 
 import { html, useState } from "../vendor/preact.js";
-import { clock, fullTime, plural, shorten, visible } from "../format.js";
+import { clock, day, fullTime, plural, shorten, visible } from "../format.js";
 import { describeAuthor, describeSource, isByPerson, undoOfNewest, undoTogether } from "../memories.js";
 import { attempt, link, notify, state } from "../session.js";
 import { MemoryBadges, Text } from "./basics.js";
@@ -190,6 +190,7 @@ function verbOf({ entry, kind, replaced }, memory) {
   if (entry.verb === "supersede") return "Ended";
   if (status === "active" && entry.before?.status === "review") return "Approved";
   if ("evidence" in entry.after && !("content" in entry.after)) return "Said again";
+  if (entry.after.valid_to && !entry.before?.valid_to) return "Ended";
   return memory ? "Changed" : "Changed what was erased";
 }
 
@@ -221,8 +222,13 @@ const NAMED_FIELDS = ["importance", "confidence", "key", "value", "category", "t
 function FieldChanges({ entry }) {
   if (entry.verb !== "update") return null;
   const names = NAMED_FIELDS.filter((name) => name in entry.after);
-  return names.map((name) => html`<span key=${name}>${name.replace("_", " ")}: ${shown(entry.before?.[name])} → ${shown(entry.after[name])}</span>`);
+  return names.map((name) => html`<span key=${name}>${name.replace("_", " ")}: ${shown(name, entry.before?.[name])} → ${shown(name, entry.after[name])}</span>`);
 }
 
-/** @param {unknown} value */
-const shown = (value) => (Array.isArray(value) ? shorten(value.join(", ") || "none", 60) : value === null || value === undefined ? "none" : typeof value === "number" ? String(Math.round(value * 100) / 100) : shorten(value, 60));
+/** @param {string} name @param {unknown} value @returns {string} */
+function shown(name, value) {
+  if (value === null || value === undefined) return "none";
+  if (name === "expires_at" || name === "valid_to") return day(String(value));
+  if (typeof value === "number") return String(Math.round(value * 100) / 100);
+  return shorten(Array.isArray(value) ? value.join(", ") || "none" : value, 60);
+}

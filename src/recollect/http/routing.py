@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
+from recollect.http.auth.audit import record_access
 from recollect.http.auth.caller import Caller
 from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
@@ -191,14 +192,18 @@ SettingsDep = Annotated[Settings, Depends(_get_settings)]
 CallerDep = Annotated[Caller, Depends(_get_caller)]
 
 
-async def get_named_user(caller: auth.CallerDep, x_memory_user: UserHeader = None, user_id: _UserQuery = None) -> str:
+async def get_named_user(
+    request: Request, caller: auth.CallerDep, x_memory_user: UserHeader = None, user_id: _UserQuery = None
+) -> str:
     """Return the user that header or query name: 401 without one, 403 if they differ or are not the caller's."""
     if x_memory_user and user_id and x_memory_user != user_id:
         raise NotAllowed("X-Memory-User and user_id name different users")
     user = caller.resolve_user(x_memory_user or user_id) or ""
     if not user.strip():
         raise MissingUser("Name the user in X-Memory-User or in the query parameter user_id")
-    return Scope(user).user
+    named = Scope(user).user
+    await record_access(request.scope, caller, named)
+    return named
 
 
 async def _get_whole_user(caller: auth.CallerDep, user: Annotated[str, Depends(get_named_user)]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from recollect.ledger.sql import (
     accounts,
+    audit,
     full_text,
     leases,
     maintenance,
@@ -345,6 +346,9 @@ class Ledger:
     has_keys = read_method(accounts.has_keys, tenant=NO_TENANT, quick=True)
     revoke_key = write_method(accounts.revoke_key, tenant=NO_TENANT)
     record_key_use = write_method(accounts.record_key_use, tenant=NO_TENANT)
+
+    record_access = write_method(audit.record_access, tenant=NO_TENANT)
+    accesses = read_method(audit.accesses, tenant=NO_TENANT)
 
     tombstoned = read_method(tombstone_sql.tombstoned)
     has_tombstones = read_method(tombstone_sql.has_tombstones, quick=True)

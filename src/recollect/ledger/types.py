@@ -217,6 +217,15 @@ class ModelOrigin:
     dimensions: int = 0
 
 
+class AccessRow(NamedTuple):
+    """A row of the audit log: the minute since 1970, the caller's name, the digest of the user, and the route."""
+
+    minute: int
+    who: str
+    user_digest: str
+    route: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
     """A model known to the ledger; the one that `is_current` is searched.

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound
-from recollect.model.change import Author
+from recollect.model.change import Actor, Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, Status
@@ -53,6 +53,8 @@ def _session_names() -> tuple[str, ...]:
 async def add_sample(service: Service, user: str, *, by: Author) -> SampleReport:
     """Add the sample to the user's memories, unless it is there."""
     scope = Scope(user, SAMPLE_PROJECT)
+    # Nobody approves what they proposed, and the sample has a review to approve.
+    by = replace(by, who=f"{by.who} {SAMPLE_TAG}", actor=Actor.AGENT)
     if (await service.find(scope, _tagged(limit=1))).records:
         return SampleReport(0, _session_names())
     ids: dict[str, str] = {}

@@ -55,6 +55,7 @@ from recollect.recall import RecallConfig, RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
+from recollect.service.audit import AuditLog
 from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
 from recollect.service.jobs import JobConfig, JobService
@@ -138,6 +139,7 @@ class Service:
         self.mirror: MirrorFiles | None = None
         deps = self._deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
         self.api_keys = ApiKeys(self._ledger)
+        self.audit = AuditLog(self._ledger)
         self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
         self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
         self.usage = UsageService(self._ledger, config.learning.allowance)

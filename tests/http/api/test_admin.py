@@ -108,3 +108,29 @@ def test_settings_have_their_sources(tmp_path: Path) -> None:
     assert rows["recall_log"]["source"] == "environment RECOLLECT_RECALL_LOG"
     assert rows["chat_user"]["source"] == "command line"
     assert rows["port"]["source"] == "default"
+
+
+def test_the_history_says_whether_a_person_made_a_change(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        memory = add(client, "Tea is green")
+        person = {"X-Memory-Actor": "person", "X-Recollect-Page": "1"}
+        path = f"/memories/{memory['id']}"
+        assert client.patch(path, json={"content": "Tea is black"}, headers=person).status_code == 200
+        entries = client.get(f"{path}/history").json()["results"]
+        assert [(each["verb"], each["actor"]) for each in entries] == [("update", "person"), ("add", "agent")]
+        client.post("/undo", json={"change_id": entries[0]["id"]}, headers=person)
+        assert client.get("/history").json()["results"][0]["actor"] == "person"
+
+
+def test_a_person_in_the_page_approves_a_review(tmp_path: Path) -> None:
+    with serving(tmp_path, auth="keys") as client:
+        key = make_key(client, user="ann", person=True)
+        client.post(f"{V1}/login", json={"key": key})
+        page = {"X-Recollect-Page": "1", "X-Memory-Actor": "person"}
+        assert client.post(f"{V1}/sample", headers=page).status_code == 201
+        [waiting] = client.get(f"{V1}/reviews").json()["results"]
+        program = bearer(make_key(client, user="ann"))
+        approve = f"{V1}/reviews/{waiting['id']}/approve"
+        assert client.post(approve, headers=program).status_code == 409
+        answer = client.post(approve, headers=page)
+        assert (answer.status_code, answer.json()["status"]) == (200, "active"), answer.text

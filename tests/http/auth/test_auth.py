@@ -87,6 +87,7 @@ def test_a_key_is_accepted_in_every_header_that_clients_use(client: TestClient) 
             "is_unknown": False,
             "by_cookie": False,
             "person": False,
+            "is_audited": False,
             "named_project": None,
             "scope": {"user": "ann", "project": "p", "session": "", "everywhere": False},
         }

@@ -9,13 +9,24 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from recollect.config.settings import ledger_path
-from recollect.http.api.schemas import ListOf, json_response, list_response
+from recollect.http.api.schemas import (
+    Cursor,
+    Limit,
+    ListOf,
+    PageOf,
+    decode_cursor,
+    encode_cursor,
+    json_response,
+    list_response,
+    page_response,
+)
 from recollect.http.health import HealthMonitor
 from recollect.http.params import Name, RequiredName, StrictModel, Time, example
 from recollect.http.routing import RequireAdmin, ServiceDep, SettingsDep, create_api_router
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.model.arguments import parse_time
 from recollect.model.key import new_key
+from recollect.service.audit import AccessRow
 from recollect.service.diagnosis import CheckResult, check_folder
 
 keys_router = create_api_router("admin", RequireAdmin)
@@ -62,6 +73,16 @@ class NewKeyResponse(KeyResponse):
     """A new key with its text."""
 
     key: str = Field(description="The key itself, which cannot be shown again.")
+
+
+class AccessResponse(BaseModel):
+    """An entry of the audit log."""
+
+    at: str = Field(description="The minute.", json_schema_extra={"format": "date-time"})
+    who: str
+    user_id: str | None = Field(description="Null for a user who no longer exists.")
+    user_digest: str = Field(description="The same for all entries of a user.")
+    route: str
 
 
 class CheckResponse(BaseModel):
@@ -125,6 +146,23 @@ async def revoke_key(
 ) -> JSONResponse:
     """Revoke an API key: here at once, in other processes within seconds."""
     return json_response(await service.api_keys.revoke(key_id))
+
+
+@keys_router.get("/admin/audit", response_model=PageOf[AccessResponse])
+async def list_accesses(
+    service: ServiceDep,
+    of_user: Annotated[RequiredName | None, Query(description="Only accesses to this user's memories.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> JSONResponse:
+    """List who looked at whose memories in the page with a key for several users, newest first.
+
+    There is one entry a minute for each user and route. Entries are kept when the user is erased.
+    """
+    last = decode_cursor(cursor, int, str, str, str)
+    before = AccessRow(*last) if last else None
+    entries = await service.audit.list(user=of_user, before=before, limit=limit + 1)
+    return page_response(entries, limit, lambda entry: encode_cursor(*entry.row))
 
 
 @keys_router.get("/admin/health", response_model=HealthReport)

@@ -34,6 +34,8 @@ class Caller:
     is_unknown: bool = False
     # Whether the key came in the page's cookie.
     by_cookie: bool = False
+    # Whether each access to a user's memories is recorded, because the cookie's key is for several users.
+    is_audited: bool = False
     # Whether the key is a person's.
     person: bool = False
 

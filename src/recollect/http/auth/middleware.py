@@ -154,7 +154,8 @@ class Authenticator:
         address = scope["client"][0] if scope.get("client") else ""
         origin = self._origin(scope, credentials)
         caller = await self._resolve_caller(credentials, address, origin, scope["app"].state.service_handle)
-        caller = replace(caller, by_cookie=True) if by_cookie else caller
+        if by_cookie:
+            caller = replace(caller, by_cookie=True, is_audited=caller.user is None)
         self._check_names(caller, credentials)
         if caller.user is None and any(credentials.users):
             # Nobody vouches for the header, but a caller who may act for any user limits the request to this one.

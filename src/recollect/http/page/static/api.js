@@ -1,7 +1,7 @@
 /** Requests to the REST API. The page uses nothing else. */
 
 /** @typedef {{id: string, memory: string, user_id: string, project_id: string | null, session_id: string | null, type: string, category: string, created_at: string, updated_at: string, key: string | null, value: string | null, importance: number, confidence: number, source: string, trust: string, occurred_at: string | null, valid_from: string | null, valid_to: string | null, expires_at: string | null, superseded_by: string | null, status: string, version: number, evidence: string[], tags: string[], metadata: Record<string, unknown>, detail: Record<string, unknown>}} Memory */
-/** @typedef {{id: number, memory_id: string, verb: string, at: string, who: string, why: string, version: number, before: Record<string, unknown> | null, after: Record<string, unknown>, undoes: number | null, batch: string}} HistoryEntry */
+/** @typedef {{id: number, memory_id: string, verb: string, at: string, who: string, why: string, version: number, before: Record<string, unknown> | null, after: Record<string, unknown>, undoes: number | null, batch: string, actor: "person" | "agent"}} HistoryEntry */
 /** @typedef {{id: string, session_id: string, role: string, name: string | null, content: string, said_at: string, position: number, learned?: string[]}} Turn */
 /** @template T @typedef {{results: T[], cursor: string | null}} Page */
 

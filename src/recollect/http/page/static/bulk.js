@@ -2,7 +2,7 @@
 
 import { get, patch, post } from "./api.js";
 import { plural } from "./format.js";
-import { isByPerson } from "./memories.js";
+import { isRequested } from "./memories.js";
 import { attempt, notify } from "./session.js";
 
 /** @typedef {import("./api.js").Memory} Memory */
@@ -74,7 +74,7 @@ export async function forgetByFilter(filters) {
 /** Undo a batch; the server undoes whole batches only for the last change that was asked for. @param {string} batch */
 async function undoBatch(batch) {
   const { results } = await get("history", { limit: 200 });
-  const last = results.find((/** @type {HistoryEntry} */ entry) => isByPerson(entry) && entry.undoes === null);
+  const last = results.find((/** @type {HistoryEntry} */ entry) => isRequested(entry) && entry.undoes === null);
   if (last?.batch !== batch) throw new Error("Something else was changed since. Choose the status “forgotten” and restore them there.");
   await post("undo");
   notify("Undone.");

@@ -98,8 +98,8 @@ export function useMemories(ids) {
 
 // Authors of changes that nobody asked for at that moment.
 const BACKGROUND = new Set(["extraction", "conversation", "upkeep", "reflection", "consolidation"]);
-/** @param {{who: string}} entry */
-export const isByPerson = (entry) => !BACKGROUND.has(entry.who) && entry.who !== "proxy";
+/** @param {{who: string}} entry @returns {boolean} whether a person or a program asked for the change */
+export const isRequested = (entry) => !BACKGROUND.has(entry.who) && entry.who !== "proxy";
 
 /** @type {Record<string, string>} */
 const SOURCES = {
@@ -123,10 +123,11 @@ const AUTHORS = {
   http: "the REST API",
   python: "a Python program",
   import: "an import",
+  sample: "the sample data",
   "web page": "a person on this page",
 };
 /** @param {string} who @returns {string} */
-export const describeAuthor = (who) => AUTHORS[who] ?? (who.endsWith(" web page") ? `${who.slice(0, -9)} on this page` : who || "unknown");
+export const describeAuthor = (who) => AUTHORS[who.endsWith(" sample") ? "sample" : who] ?? (who.endsWith(" web page") ? `${who.slice(0, -9)} on this page` : who || "unknown");
 
 /**
  * The part of a turn that a memory came from: the sentence that shares most words with it, and what stands around it.

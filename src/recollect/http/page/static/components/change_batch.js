@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { clock, day, fullTime, plural, shorten, visible } from "../format.js";
-import { describeAuthor, describeSource, isByPerson, undoOfNewest, undoTogether } from "../memories.js";
+import { describeAuthor, describeSource, isRequested, undoOfNewest, undoTogether } from "../memories.js";
 import { attempt, link, notify, state } from "../session.js";
 import { MemoryBadges, Text } from "./basics.js";
 import { Quote } from "./quote.js";
@@ -75,7 +75,7 @@ export function condense(batches, quoted) {
     const isMessages = batch.changes.every((change) => change.kind === "message");
     if (isMessages && batch.changes.some((change) => change.entry.verb === "add" && quoted.has(change.entry.memory_id))) continue;
     const last = shown.at(-1);
-    const isSameGo = last && !isMessages && isByPerson(batch) && last.who === batch.who && last.why === batch.why && last.changes[0].kind !== "message";
+    const isSameGo = last && !isMessages && isRequested(batch) && last.who === batch.who && last.why === batch.why && last.changes[0].kind !== "message";
     if (isSameGo && Date.parse(last.changes[last.changes.length - 1].entry.at) - Date.parse(batch.at) < SAME_GO_MS) last.changes.push(...batch.changes);
     else shown.push({ ...batch, changes: [...batch.changes] });
   }
@@ -105,7 +105,7 @@ export function ChangeBatch({ batch, memoryOf, undone, isFresh }) {
 /** @param {Batch} batch @param {Change[]} changes @param {MemoryOf} memoryOf */
 function headline(batch, changes, memoryOf) {
   const first = memoryOf(changes[0].entry.memory_id);
-  const session = !isByPerson(batch) && first?.session_id;
+  const session = !isRequested(batch) && first?.session_id;
   if (session) {
     const how = batch.who === "extraction" ? `by ${describeSource(first.source)}` : describeAuthor(batch.who);
     return html`from session <a href=${link("sessions", session, { project: first.project_id })}>${visible(session)}</a> · ${how}`;
@@ -183,7 +183,7 @@ function toneOf({ entry, kind }) {
 /** @param {Change} change @param {Memory | null | undefined} memory */
 function verbOf({ entry, kind, replaced }, memory) {
   const status = /** @type {{status?: string}} */ (entry.after).status;
-  if (entry.verb === "add") return status === "review" ? "Waits for review" : replaced.length ? "Replaced" : isByPerson(entry) ? "Added" : "Learned";
+  if (entry.verb === "add") return status === "review" ? "Waits for review" : replaced.length ? "Replaced" : isRequested(entry) ? "Added" : "Learned";
   if (entry.verb === "undo") return status === "forgotten" ? "Took back" : status === "active" ? "Brought back" : status === "review" ? "Back to review" : "Undid";
   if (entry.verb === "restore") return "Restored";
   if (kind === "forgotten") return "Forgot";

@@ -3,7 +3,7 @@
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { get } from "../api.js";
 import { dayHeading } from "../format.js";
-import { isByPerson, useMemories } from "../memories.js";
+import { useMemories } from "../memories.js";
 import { messageOf, setQuery, useChanges } from "../session.js";
 import { Empty, Failure, Heading } from "../components/basics.js";
 import { ChangeBatch, condense, groupByBatch, newEvidence } from "../components/change_batch.js";
@@ -59,7 +59,7 @@ export function View({ route }) {
 /** @param {Batch} batch @param {string} filter @returns {Batch} */
 function narrow(batch, filter) {
   if (!filter) return batch;
-  const changes = batch.changes.filter((change) => change.kind !== "message" && (filter === "person" ? isByPerson(change.entry) : change.kind === filter));
+  const changes = batch.changes.filter((change) => change.kind !== "message" && (filter === "person" ? change.entry.actor === "person" : change.kind === filter));
   return { ...batch, changes };
 }
 

@@ -444,6 +444,7 @@ OWN: Cases = {
     f"GET {V1}/stats": of_user(Call(**READ)),
     f"POST {V1}/upkeep": of_user(Call(json={"chores": ["expire"], "dry_run": True}, **CHANGE)),
     f"GET {V1}/version": [Call(answers=(200,))],
+    f"GET {V1}/me": [Call(answers=(200,))],
     **{
         f"GET {V1}/admin/{what}": [Call(answers=(403,), admin=True)]
         for what in ("users", "stats", "usage", "settings", "erasures")
@@ -480,4 +481,8 @@ EXEMPT: dict[str, str] = {
     "GET /docs/start.js": "is a part of that page",
     "GET /docs/swagger-ui-bundle.js": "is a part of that page",
     "GET /docs/swagger-ui.css": "is a part of that page",
+    "GET /": "is the web page, which contains nothing of anyone",
+    "GET /page/{path:path}": "is a part of that page",
+    "POST /recollect/v1/login": "takes a key and returns whose it is",
+    "POST /recollect/v1/logout": "deletes a cookie",
 }

@@ -121,6 +121,12 @@ class ServerSettings(BaseModel):
         "*.example.org matches its subdomains, * any. Requests for other names are rejected; on an "
         "address reachable from other machines, empty allows any.",
     )
+    base_path: str = setting(
+        "",
+        "Path below which a reverse proxy serves the server, such as /memory, if it removes the path from requests. "
+        "A trusted gateway may name it in X-Forwarded-Prefix instead.",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+    )
     max_body_mb: int = setting(
         32, "Maximum size of a request in MiB; files that are only forwarded may be larger.", ge=1, le=1024
     )

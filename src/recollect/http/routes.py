@@ -8,6 +8,7 @@ from starlette.routing import BaseRoute
 
 from recollect.http.api.graph import graph_router
 from recollect.http.api.history import changes_router, history_router
+from recollect.http.api.identity import login_router, me_router
 from recollect.http.api.memories import memories_router, reviews_router, search_router
 from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
 from recollect.http.api.sessions import sessions_router
@@ -29,6 +30,8 @@ API_ROUTERS: tuple[Router, ...] = (
     transfer_router,
     erasure_router,
     maintenance_router,
+    login_router,
+    me_router,
     admin_router,
     admin_erasure_router,
 )

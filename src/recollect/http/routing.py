@@ -38,7 +38,8 @@ class Router(APIRouter):
     `read_only` names the routes that only read although they are no GET, `write_only` those that reveal nothing of
     what is stored; all other routes that change something take both permissions. `deleting` names the routes that
     delete although they are no DELETE. A router that is not `strict` ignores unknown query parameters, unless they
-    name an owner. With `optional_slash` a path means the same with and without a slash at its end.
+    name an owner. With `optional_slash` a path means the same with and without a slash at its end. Without
+    `needs_caller` its paths are open to anyone.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Router(APIRouter):
         error_model: type[BaseModel] = Error,
         strict: bool = True,
         optional_slash: bool = True,
+        needs_caller: bool = True,
         read_only: Collection[str] = (),
         write_only: Collection[str] = (),
         deleting: Collection[str] = (),
@@ -68,7 +70,7 @@ class Router(APIRouter):
             prefix=prefix,
             tags=[tag],
             route_class=Route,
-            dependencies=[Depends(self._check_permissions), *dependencies],
+            dependencies=[*([Depends(self._check_permissions)] if needs_caller else ()), *dependencies],
             responses=self.error_responses(*_COMMON_STATUSES),
             generate_unique_id_function=lambda route: operation_prefix + route.name,
         )
@@ -254,7 +256,7 @@ async def _get_author(
         str, Query(max_length=2000, pattern=NO_NUL, description="The reason for the change, for the history.")
     ] = "",
 ) -> Author:
-    if x_memory_actor == "person" and caller.kind == "key" and not caller.admin:
+    if x_memory_actor == "person" and not caller.may_act_as_person:
         raise NotAllowed("This key acts for a program: people approve with an admin key, a token or on the server")
     who = x_memory_by
     if caller.kind != "local":
@@ -281,7 +283,7 @@ def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
         prefix=API_PREFIX,
         optional_slash=False,
         read_only=("search", "recall", "list_memories_by_filter"),
-        write_only=("add_memory", "remember", "import_memories", "get_version"),
+        write_only=("add_memory", "remember", "import_memories", "get_version", "get_me"),
         deleting=("forget_memories",),
         dependencies=dependencies,
     )

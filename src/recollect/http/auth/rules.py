@@ -37,6 +37,8 @@ class AuthRules:
     user_header: bytes = b""
     project_header: bytes = b""
     tokens: TokenVerifier | None = None
+    # The path below which a reverse proxy serves this server.
+    base_path: str = ""
 
 
 def load_auth_rules(settings: Settings) -> AuthRules:
@@ -61,6 +63,7 @@ def load_auth_rules(settings: Settings) -> AuthRules:
         user_header=_parse_header_name(settings.gateway_user_header, "gateway_user_header"),
         project_header=_parse_header_name(settings.gateway_project_header, "gateway_project_header", optional=True),
         tokens=_create_verifier(settings) if jwt else None,
+        base_path=settings.base_path,
     )
 
 

@@ -8,6 +8,7 @@ export const COLUMN = 300;
 export const ROW = 30;
 const MARGIN = 24;
 const SWEEPS = 6;
+const MAX_WIDTH = 230;
 
 /**
  * Place the nodes; those of a column are ordered by the mean position of their neighbours, which keeps edges short.
@@ -44,6 +45,9 @@ export function layOut(nodes, edges) {
   const placed = nodes.map((node) => ({ ...node, x: MARGIN + node.distance * COLUMN, y: position.get(node.id) ?? 0 }));
   return { nodes: placed, width: columns.length * COLUMN + MARGIN, height };
 }
+
+/** @param {GraphNode} node @returns {number} about how wide its label is drawn */
+export const widthOf = (node) => Math.min(MAX_WIDTH, node.label.length * 7 + 22);
 
 /** @param {number[]} values */
 const meanOf = (values) => (values.length ? values.reduce((sum, each) => sum + each, 0) / values.length : 0);

@@ -3,7 +3,7 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { get, post } from "../api.js";
 import { Empty, Failure, Heading } from "../components/basics.js";
-import { COLUMN, layOut } from "../components/graph_layout.js";
+import { layOut, widthOf } from "../components/graph_layout.js";
 import { plural, shorten, visible } from "../format.js";
 import { link, setQuery, useLoad } from "../session.js";
 
@@ -13,7 +13,7 @@ import { link, setQuery, useLoad } from "../session.js";
 
 const MAX_NODES = 200;
 /** Edges in words. @type {Record<string, string>} */
-const EDGES = { mentions: "mentions", key: "has the key", session: "was said in", supersedes: "replaced" };
+const EDGES = { mentions: "mentions", same_key: "has the key", said_in: "was said in", superseded_by: "replaced by" };
 
 /** @param {{route: import("../session.js").Route}} props */
 export function View({ route }) {
@@ -92,18 +92,19 @@ function Drawing({ graph }) {
     </div>`;
 }
 
-/** @param {{from?: {x: number, y: number}, to?: {x: number, y: number}, kind: string}} props */
+/** @typedef {import("../components/graph_layout.js").PlacedNode} PlacedNode */
+/** @param {{from?: PlacedNode, to?: PlacedNode, kind: string}} props */
 function Edge({ from, to, kind }) {
   if (!from || !to) return null;
   const [left, right] = from.x <= to.x ? [from, to] : [to, from];
-  const [x1, x2] = left.x === right.x ? [left.x, right.x] : [left.x + COLUMN * 0.7, right.x];
+  const [x1, x2] = left.x === right.x ? [left.x, right.x] : [left.x + widthOf(left), right.x];
   const bend = left.x === right.x ? -40 : (x2 - x1) / 2;
   return html`<path class=${`edge edge-${kind}`} d=${`M${x1} ${left.y} C${x1 + bend} ${left.y} ${x2 - (left.x === right.x ? 40 : bend)} ${right.y} ${x2} ${right.y}`} />`;
 }
 
 /** @param {{node: GraphNode}} props */
 function Node({ node }) {
-  const label = shorten(node.label, 34);
+  const label = shorten(node.label, 40);
   const past = node.status && node.status !== "active" ? " past" : "";
   const centre = node.distance === 0 ? " centre" : "";
   const target = node.kind === "session" ? link("sessions", node.session_id ?? node.label, { project: node.project_id }) : link("graph", node.memory_id ?? node.label);

@@ -47,7 +47,7 @@ function NewKey({ onClose, isFirst }) {
     event.preventDefault();
     const form = Object.fromEntries(new FormData(/** @type {HTMLFormElement} */ (event.target)));
     const expires = Number(form.days) ? new Date(Date.now() + Number(form.days) * 86_400_000).toISOString() : undefined;
-    const whom = kind === "admin" ? { admin: true } : kind === "everyone" ? { everyone: true } : { user_id: form.user };
+    const whom = kind === "admin" ? { admin: true } : kind === "everyone" ? { everyone: true } : { for_user: form.user };
     attempt(async () => setCreated(await createKey({ ...whom, name: form.name || undefined, project_id: form.project || undefined, write: form.readonly ? false : undefined, expires_at: expires })));
   };
   return html`<${Dialog} title=${created ? "Your new key" : "New key"} onClose=${onClose}>

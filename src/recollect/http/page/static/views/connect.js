@@ -18,7 +18,7 @@ export function View({ route }) {
   const base = new URL(".", document.baseURI).href.replace(/[#?].*$/, "").replace(/\/$/, "");
   const needsKey = state.me?.server.needs_keys ?? false;
   const shownKey = key || (needsKey ? "rk_YOUR_KEY" : "not-needed");
-  const create = () => attempt(async () => setKey((await createKey({ user_id: state.user, name: `${chosen.name} ${new Date().toISOString().slice(0, 10)}` })).key));
+  const create = () => attempt(async () => setKey((await createKey({ for_user: state.user, name: `${chosen.name} ${new Date().toISOString().slice(0, 10)}` })).key));
   return html`<${Heading} title="Connect" intro="Choose what you use; paste; done. The snippets already have this server's address." />
     <div class="columns connect">
       <div class="stack">

@@ -1,18 +1,17 @@
-/** Operations: jobs, usage, health, backups, keys and settings of the server. */
+/** Operations: jobs, usage, health, keys, audit and settings of the server. */
 
 import { html, useState } from "../vendor/preact.js";
 import { get, post } from "../api.js";
 import { Badge, Bar, Empty, Failure, Heading, Text, Time } from "../components/basics.js";
 import { Keys } from "../components/keys.js";
-import { plural, shorten, size, visible } from "../format.js";
-import { attempt, link, notify, setQuery, state, useLoad } from "../session.js";
+import { plural, shorten, visible } from "../format.js";
+import { attempt, link, notify, state, useLoad } from "../session.js";
 
 /** @type {[string, string, any, boolean][]} name, title, component, for administrators only */
 const TABS = [
   ["jobs", "Jobs", Jobs, false],
   ["usage", "Usage", UsageTab, false],
   ["health", "Health", Health, true],
-  ["backups", "Backups", Backups, true],
   ["keys", "Keys", Keys, true],
   ["audit", "Audit", Audit, true],
   ["settings", "Settings", SettingsTab, true],
@@ -80,13 +79,6 @@ function Health() {
         <div class="row"><${Badge} name=${check.state} kind=${check.state === "fail" ? "bad" : check.state === "warn" ? "warn" : "key"} /><b>${check.name}</b><span>${visible(check.message)}</span></div>
         ${check.mend && html`<p class="small soft">${visible(check.mend)}</p>`}</li>`)}</ul>
       ${data.models?.length > 0 && html`<section class="card"><h2>Embedding models</h2>${data.models.map((/** @type {any} */ model) => html`<div key=${model.model} class="row"><b>${visible(model.model)}</b><span class="soft">${visible(model.state ?? "")}</span><span class="wide"><${Bar} value=${model.total ? model.done / model.total : 1} label=${`${model.done} of ${model.total}`} /></span><span class="small">${model.done?.toLocaleString()} of ${model.total?.toLocaleString()}</span></div>`)}</section>`}`}`;
-}
-
-function Backups() {
-  const { data, error, reload } = useLoad(() => get("admin/backups"), []);
-  return html`<${Failure} error=${error} retry=${reload} />
-    ${data && !data.results.length && html`<${Empty} title="No backup yet"><p><code>recollect backup</code> makes one while the server runs.</p></${Empty}>`}
-    ${data?.results.length > 0 && html`<table><thead><tr><th>Backup</th><th>When</th><th class="number">Size</th><th>Verified</th></tr></thead><tbody>${data.results.map((/** @type {any} */ each) => html`<tr key=${each.name}><td class="mono">${visible(each.name)}</td><td><${Time} at=${each.at} /></td><td class="number">${size(each.bytes)}</td><td>${each.verified_at ? html`<${Time} at=${each.verified_at} />` : html`<span class="soft">not yet</span>`}</td></tr>`)}</tbody></table>`}`;
 }
 
 function Audit() {

@@ -92,7 +92,7 @@ function Transcript({ turns, memories }) {
     heading = day;
     const learned = (turn.learned ?? []).map((id) => memories.get(id)).filter((each) => each !== undefined);
     return html`${isNewDay && html`<li class="day" key=${`day ${day}`}>${day}</li>`}
-      <li class=${`turn ${turn.role}`} key=${turn.id} id=${turn.id}>
+      <li class=${`said-and-learned ${turn.role}`} key=${turn.id} id=${turn.id}>
         <div class="said"><div class="meta"><b>${visible(turn.name ?? turn.role)}</b><span>${clock(turn.said_at)}</span></div><${Text} text=${turn.content} /></div>
         <ul class="learned" aria-label="Learned from this turn">${learned.map(
           (memory) => html`<li key=${memory.id}><a href=${link("memory", memory.id)}><${Text} text=${shorten(memory.memory, 200)} /></a><div class="meta"><${MemoryBadges} memory=${memory} /></div></li>`,

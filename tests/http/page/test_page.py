@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,12 @@ from fastapi.testclient import TestClient
 
 from recollect.http.page.page import page_files
 from tests.support.auth_samples import serving
+
+
+# preact/standalone.module.js of htm 3.1.1, as the package registry has it.
+PREACT_SHA256 = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
+# Of all files together, compressed.
+MAX_TOTAL_BYTES = 150_000
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +96,17 @@ def test_nothing_outside_of_the_folder_is_served(client: TestClient, path: str) 
 def test_every_file_has_a_known_type() -> None:
     assert "index.html" in page_files()
     assert all(file.media_type != "application/octet-stream" for file in page_files().values())
+
+
+def test_the_library_of_the_page_is_the_published_one_and_has_its_licenses() -> None:
+    files = page_files()
+    assert hashlib.sha256(files["vendor/preact.js"].content).hexdigest() == PREACT_SHA256
+    text = files["vendor/LICENSE"].content.decode()
+    assert "Copyright (c) 2015-present Jason Miller" in text
+    assert "Copyright 2018 Google Inc." in text
+
+
+def test_the_files_are_small() -> None:
+    sizes = {name: len(file.compressed or file.content) for name, file in page_files().items()}
+    assert sum(sizes.values()) < MAX_TOTAL_BYTES, sizes
+    assert max(len(file.content) for file in page_files().values()) < 40_000

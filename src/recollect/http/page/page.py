@@ -49,6 +49,8 @@ _MEDIA_TYPES = {
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
     ".ts": "text/plain; charset=utf-8",
+    # LICENSE
+    "": "text/plain; charset=utf-8",
 }
 _COMPRESSED_ALREADY = frozenset([".png", ".ico", ".woff2"])
 _GZIP = re.compile(r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q\s*=\s*(?:1(?:\.0*)?|0?\.0*[1-9]\d*))?\s*(?:,|$)", re.IGNORECASE)

@@ -10,7 +10,7 @@ import { state, useChanges } from "./session.js";
 export const ALL_STATUSES = ["active", "superseded", "review", "forgotten"];
 const BATCH_SIZE = 200;
 const BATCH_WAIT_MS = 15;
-const MAX_CACHED = 20_000;
+const MAX_CACHED = 5_000;
 // How many of the newest entries are looked through for those of a batch.
 const RECENT = 50;
 

@@ -16,7 +16,7 @@ const PAGE_SIZE = 100;
 // Pages that are loaded without a click while the end of the list stays in view.
 const MAX_AUTOMATIC = 6;
 const FLUSH_MS = 200;
-// After more changes than this at once, such as an import, the list starts again from the newest.
+// With more live changes than this, such as after an import or a long day, the list starts again from the newest.
 const MAX_LIVE = 300;
 const NEAR_TOP_PX = 120;
 
@@ -105,11 +105,17 @@ function useFeed() {
   const [waiting, setWaiting] = useState(/** @type {HistoryEntry[]} */ ([]));
   const [status, setStatus] = useState({ cursor: /** @type {string | null} */ (null), isLoaded: false, error: "", freshAfter: Infinity });
   const arrived = useRef(/** @type {HistoryEntry[]} */ ([]));
+  // What was shown live since the newest page was asked for, which may lack it.
+  const live = useRef(/** @type {HistoryEntry[]} */ ([]));
+  const round = useRef(0);
   const timer = useRef(0);
   const reload = useCallback(async () => {
+    const number = ++round.current;
+    live.current = [];
     try {
       const page = await get("history", { limit: PAGE_SIZE });
-      setEntries(page.results);
+      if (number !== round.current) return;
+      setEntries(mergeNewest(live.current, page.results));
       setWaiting([]);
       setStatus((before) => ({ cursor: page.cursor, isLoaded: true, error: "", freshAfter: Math.min(before.freshAfter, page.results[0]?.id ?? 0) }));
     } catch (error) {
@@ -125,14 +131,19 @@ function useFeed() {
       setStatus((before) => ({ ...before, error: messageOf(error) }));
     }
   }, [status.cursor]);
+  /** @param {HistoryEntry[]} news newest first */
+  const show = (news) => {
+    live.current = mergeNewest(news, live.current);
+    if (live.current.length > MAX_LIVE) reload();
+    else setEntries((before) => mergeNewest(news, before));
+  };
   const flush = () => {
     timer.current = 0;
     const news = arrived.current.reverse();
     arrived.current = [];
-    if (window.scrollY < NEAR_TOP_PX) {
-      if (news.length > MAX_LIVE) reload();
-      else setEntries((before) => mergeNewest(news, before));
-    } else setWaiting((before) => mergeNewest(news, before));
+    if (window.scrollY < NEAR_TOP_PX) show(news);
+    // More than these are not shown one by one.
+    else setWaiting((before) => mergeNewest(news, before).slice(0, MAX_LIVE + 1));
   };
   useChanges((change) => {
     if (change.name === "erased") return void reload();
@@ -144,8 +155,7 @@ function useFeed() {
     return () => clearTimeout(timer.current);
   }, []);
   const showWaiting = () => {
-    if (waiting.length > MAX_LIVE) reload();
-    else setEntries((before) => mergeNewest(waiting, before));
+    show(waiting);
     setWaiting([]);
     window.scrollTo({ top: 0 });
   };

@@ -14,6 +14,8 @@ export class ApiError extends Error {
   }
 }
 
+/** Routes that are about the caller or the server, and take no user. */
+const WITHOUT_USER = /^(admin\/|login$|logout$|me$)/;
 /** The user whose memories are shown; empty if the credentials already say who. */
 let shownUser = "";
 /** @param {string} user */
@@ -30,7 +32,7 @@ export function address(path, query = {}) {
   const relative = path.startsWith("/") ? path.slice(1) : `recollect/v1/${path}`;
   const url = new URL(relative, document.baseURI);
   url.hash = "";
-  if (shownUser && !path.startsWith("admin/")) url.searchParams.set("user_id", shownUser);
+  if (shownUser && !WITHOUT_USER.test(path)) url.searchParams.set("user_id", shownUser);
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));
   }

@@ -102,7 +102,7 @@ export function VirtualList({ items, render, keyOf, estimate = 84, onEnd, onRowK
   };
   const focusable = shown.includes(active) ? active : findRow(offsets, view.top);
   return html`<div class="virtual" ref=${box} role="feed" aria-label=${label} onKeyDown=${onKeyDown}
-    onFocusIn=${(/** @type {FocusEvent} */ event) => setFocused(/** @type {HTMLElement} */ (event.target).closest("[data-key]")?.getAttribute("data-key") ?? "")}>
+    onfocusin=${(/** @type {FocusEvent} */ event) => setFocused(/** @type {HTMLElement} */ (event.target).closest("[data-key]")?.getAttribute("data-key") ?? "")}>
     <div class="virtual-space" ref=${(/** @type {HTMLElement | null} */ element) => element && (element.style.height = `${offsets[items.length]}px`)}>
       ${shown.map(
         (index) => html`<div class="virtual-row" key=${keys[index]} data-key=${keys[index]} role="article" tabindex=${index === focusable ? 0 : -1} aria-posinset=${index + 1} aria-setsize=${items.length}

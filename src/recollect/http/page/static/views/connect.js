@@ -1,7 +1,7 @@
 /** Connect: what to paste into a client so that it uses this server. */
 
 import { html, useState } from "../vendor/preact.js";
-import { post, request } from "../api.js";
+import { post } from "../api.js";
 import { Failure, Heading } from "../components/basics.js";
 import { CopyBlock } from "../components/copy.js";
 import { createKey } from "../components/keys.js";
@@ -45,7 +45,7 @@ function Test() {
       const scope = { session_id: PROBE };
       await post("remember", { messages: [{ role: "user", content: "This is a test of the connection. My favourite test colour is teal." }] }, scope);
       const recall = await post("recall", { messages: "What is my favourite test colour?" }, scope);
-      await request("POST", "erase", { query: scope, body: {} });
+      await post("erase", { target: "session", ...scope });
       const found = recall.context.text.includes("teal");
       setResult({ text: `${found ? "It works" : "It answers, but did not find what it was just told"}: one message stored, ${plural(recall.context.used.length, "memory", "memories")} recalled and the test removed in ${Math.round(performance.now() - started)} ms.`, error: "" });
     } catch (error) {

@@ -110,7 +110,7 @@ function Runs({ runs }) {
 /** @param {{scope: {session_id: string, project_id: string}, onClose: () => void}} props */
 function EraseDialog({ scope, onClose }) {
   const [receipt, setReceipt] = useState(/** @type {any} */ (null));
-  const erase = () => attempt(async () => setReceipt(await post("erase", {}, scope)));
+  const erase = () => attempt(async () => setReceipt(await post("erase", { target: "session", session_id: scope.session_id, project_id: scope.project_id || undefined })));
   const close = () => {
     onClose();
     if (receipt) location.hash = link("sessions");

@@ -26,7 +26,9 @@ def main() -> int:
     except (subprocess.CalledProcessError, OSError) as error:
         print(f"The types of the web page were NOT checked: TypeScript cannot be installed ({error}).")
         return 0
-    return subprocess.run([*node, str(PACKAGE / "bin" / "tsc"), "--noEmit", "-p", str(PROJECT)], check=False).returncode
+    return subprocess.run(
+        [*node, str(PACKAGE / "bin" / "tsc"), "--noEmit", "-p", str(PROJECT)], check=False
+    ).returncode
 
 
 def install() -> list[str]:

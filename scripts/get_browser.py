@@ -14,7 +14,9 @@ def main() -> int:
     """Return 0 if there is a browser now."""
     if chromium() or (can_install() and install()):
         return 0
-    print("No page was tested or shown: there is no Chromium, and it cannot be installed here: apt-get install chromium")
+    print(
+        "No page was tested or shown: there is no Chromium, and it cannot be installed here: apt-get install chromium"
+    )
     return 1
 
 

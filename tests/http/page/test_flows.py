@@ -1,4 +1,4 @@
-"""The views for recalls, sessions, the graph, chats, operations and clients do what they promise, in a real browser."""
+"""Recalls, sessions, the graph, chats, operations and connections work in a real browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 MAX_TABS = 60
 # A person who looks for a button by keyboard is slower than a test, and a busy machine slower than both.
-KEEP_NOTICES = "() => { const set = setTimeout; window.setTimeout = (run, ms) => set(run, ms >= 6000 ? 2 ** 30 : ms); }"
+KEEP_NOTICES = (
+    "() => { const set = setTimeout; window.setTimeout = (run, ms) => set(run, ms >= 6000 ? 2 ** 30 : ms); }"
+)
 
 
 @pytest.fixture
@@ -175,7 +177,9 @@ def tab_to(page: Page, selector: str, text: str = "") -> None:
     """Press Tab until an element has the focus."""
     for _ in range(MAX_TABS):
         page.keyboard.press("Tab")
-        focused = "([selector, text]) => document.activeElement.matches(selector) && document.activeElement.textContent"
+        focused = (
+            "([selector, text]) => document.activeElement.matches(selector) && document.activeElement.textContent"
+        )
         if (content := page.evaluate(focused, [selector, text])) is not False and content.startswith(text):
             return
     raise AssertionError(f"{selector} {text} cannot be reached with Tab")

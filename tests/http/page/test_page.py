@@ -12,7 +12,6 @@ from fastapi.testclient import TestClient
 from recollect.http.page.page import page_files
 from tests.support.auth_samples import serving
 
-
 # preact/standalone.module.js of htm 3.1.1, as the package registry has it.
 PREACT_SHA256 = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
 # Of all files together, compressed.

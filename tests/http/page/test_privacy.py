@@ -58,7 +58,9 @@ def test_a_key_is_asked_for_and_logging_out_ends_it(browser: Browser, client: ht
         expect(page.locator(".login .failure")).to_be_visible()
         log_in(page, key)
         expect(page.locator("main")).to_contain_text("Lives in Porto")
-        assert key not in page.evaluate("JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie")
+        assert key not in page.evaluate(
+            "JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie"
+        )
         page.reload()
         expect(page.locator("main")).to_contain_text("Lives in Porto")
         page.get_by_role("button", name="Log out").click()
@@ -99,11 +101,17 @@ def test_hostile_texts_are_shown_as_texts(browser: Browser, client: httpx.Client
     from playwright.sync_api import expect
 
     stored = [
-        add(client, text, **({"tags": [text[:50]], "key": text[:50], "value": text[:50]} if text.isprintable() else {}))
+        add(
+            client,
+            text,
+            **({"tags": [text[:50]], "key": text[:50], "value": text[:50]} if text.isprintable() else {}),
+        )
         for text in HOSTILE
     ]
     said = {"messages": [{"role": "user", "name": text[:40], "content": text} for text in HOSTILE]}
-    client.post("/remember", params={"session_id": HOSTILE[1], "project_id": HOSTILE[0]}, json=said).raise_for_status()
+    client.post(
+        "/remember", params={"session_id": HOSTILE[1], "project_id": HOSTILE[0]}, json=said
+    ).raise_for_status()
     with opened(browser, root_of(client)) as page:
         page.evaluate("window.own = document.querySelectorAll('script').length")
         for view in ("timeline", "browse", "why?q=alert script", "review", "sessions", "graph", "graph/alert"):

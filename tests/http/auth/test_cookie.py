@@ -28,11 +28,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def client(server: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    """The server, for a client without cookies whose address nobody else has."""
-    monkeypatch.setattr(server._transport, "client", (f"192.0.2.{next(_ADDRESSES)}", 4711))
-    server.cookies.clear()
-    return server
+def client(server: TestClient) -> TestClient:
+    """A client of the server without cookies, whose address nobody else has."""
+    client = TestClient(server.app, client=(f"192.0.2.{next(_ADDRESSES)}", 4711), base_url=HERE)
+    # The server runs in this loop.
+    client.portal = server.portal
+    return client
 
 
 def log_in(client: TestClient, key: str, **headers: str) -> Response:

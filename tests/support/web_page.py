@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 THEMES = ("light", "dark")
 WAIT_MS = 60_000
 # Without a sandbox, because tests may run as root.
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--js-flags=--expose-gc"]
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
 def chromium() -> str | None:

@@ -16,7 +16,7 @@ ENGINE_TESTS := tests/index tests/documents
 REPEAT := --last-failed --last-failed-no-failures none -rA
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test style types tests test-failed clients engines api browser drill soak local-llm audit sbom check bench bench-small bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test style types tests test-failed clients engines api browser screenshots page-types drill soak local-llm audit sbom check bench bench-small bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,8 +50,8 @@ test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pas
 	@echo 'Repeating failed tests alone. Each that passes now is flaky and must be fixed:'
 	$(BIN)/pytest $(REPEAT)
 
-build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt tests/clients/package.json
-	$(PYTHON) scripts/get_clients.py
+build/clients/.installed: scripts/get_clients.py scripts/node.py tests/clients/requirements.txt tests/clients/package.json
+	$(PYTHON) -m scripts.get_clients
 	touch $@
 
 clients: $(VENV)/.dev build/clients/.installed ## Install real clients and test the server with each of them
@@ -63,8 +63,19 @@ engines: $(VENV)/.dev ## Run the index conformance tests on real servers of Milv
 api: $(VENV)/.dev ## Test the API against its OpenAPI document (about 15 minutes)
 	$(BIN)/pytest -m api -s --timeout 3600
 
-browser: $(VENV)/.dev ## Test the pages in a real browser (needs Debian's chromium)
-	$(BIN)/pytest -m browser
+$(VENV)/.browser: tests/http/page/requirements.txt $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+browser: $(VENV)/.browser ## Test the pages in a real browser; says so if there is none
+	@if $(BIN)/python -m scripts.get_browser; then \
+		$(BIN)/pytest -m browser tests/http || $(BIN)/pytest -m browser tests/http $(REPEAT); fi
+
+screenshots: $(VENV)/.browser ## Write pictures of every view into build/screenshots, and those of the documentation
+	@if $(BIN)/python -m scripts.get_browser; then $(BIN)/python -m scripts.screenshots; fi
+
+page-types: ## Check the types in the web page's scripts; says so if TypeScript cannot be installed
+	$(PYTHON) -m scripts.check_page_types
 
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600
@@ -81,7 +92,7 @@ audit: $(VENV)/.dev ## Look for known vulnerabilities of the dependencies; says 
 sbom: $(VENV)/.dev ## Write what a release installs into dist/recollect.cdx.json (CycloneDX)
 	env -u PYTHONPATH $(BIN)/python -m scripts.sbom dist/recollect.cdx.json
 
-check: style types ## Check style and types only
+check: style types page-types ## Check style and types only
 
 bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 	$(BIN)/python -m benchmarks.run
@@ -105,4 +116,4 @@ docs: $(VENV)/.dev ## Build the documentation into build/site; fails on broken l
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) build/clients .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build/clients build/page-types build/screenshots .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -349,10 +349,14 @@ class AsyncKeys(AsyncNamespace):
         admin: bool = False,
         read: bool = True,
         write: bool = True,
+        person: bool = False,
         name: str = "",
         expires_at: TimeInput | None = None,
     ) -> NewKey:
-        """Create a key for one user, for everyone, or for an admin; its text is returned only here."""
+        """Create a key for one user, for everyone, or for an admin; its text is returned only here.
+
+        Changes with the key of a `person` may be recorded as a person's, who approves reviews.
+        """
         key = new_key(
             user=user_id,
             project=project_id,
@@ -360,6 +364,7 @@ class AsyncKeys(AsyncNamespace):
             admin=admin,
             reads=read,
             writes=write,
+            person=person,
             name=name,
             expires_at=None if expires_at is None else as_utc(expires_at, name="expires_at"),
         )

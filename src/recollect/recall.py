@@ -18,7 +18,7 @@ from recollect.errors import InvalidInput, RecollectError
 from recollect.model.memory import Category
 from recollect.model.messages import message_text
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Where, both
-from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
+from recollect.model.result import Hit, PromptBlock, ReadTrace, RecallOutcome, RecallResult, TracedCandidate
 from recollect.model.scope import Scope
 from recollect.model.text import head_and_tail
 from recollect.model.turn import Role, Turn
@@ -66,6 +66,7 @@ class RecallRequest:
     summary: str | None = None
     recency_weight: float | None = None
     trace: bool = False
+    traced_id: str = ""
 
 
 async def recall(
@@ -116,7 +117,8 @@ async def _recall(
     decision = decide(question, is_fact=request.is_fact, requires_tool=request.requires_tool)
     clock.mark("decide")
     if config.recall_decide and not decision.search:
-        return _empty_result(request, clock, RecallOutcome.IGNORED, decision.reason)
+        trace = ReadTrace(searched=False, decision=decision.reason, question=question) if request.trace else None
+        return replace(_empty_result(request, clock, RecallOutcome.IGNORED, decision.reason), trace=trace)
     lookup = await _look_up(scope, request, config, result_cache)
     if lookup is not None:
         clock.mark("again")
@@ -144,7 +146,31 @@ async def _recall(
     if result_cache is not None and lookup is not None and not result.notes and not rewritten.llm_failed:
         result_cache.store(lookup, answer)
     recalled = _build_result(replace(request, messages=original), config, answer, conversation, clock)
-    return replace(recalled, candidates=result.candidates, failure=result.failure)
+    recalled = replace(recalled, failure=result.failure)
+    if result.trace is None:
+        return recalled
+    trace = replace(
+        result.trace,
+        decision=decision.reason,
+        question=question,
+        rewrite=rewritten.method,
+        hypothetical=rewritten.hypothetical,
+        inferred_terms=rewritten.inferred_terms,
+        budget_tokens=config.context_tokens,
+    )
+    return replace(recalled, candidates=_trace_prompt(result.candidates, recalled), trace=trace)
+
+
+def _trace_prompt(candidates: Sequence[TracedCandidate], recalled: RecallResult) -> tuple[TracedCandidate, ...]:
+    """Return the candidates with the reason why a selected one is not in the prompt."""
+    used, dropped = set(recalled.context.used), recalled.context.dropped
+    traced = []
+    for each in candidates:
+        decision = each.decision
+        if each.is_selected and each.id not in used:
+            decision = dropped.get(each.id, "it has a tag that is withheld, or a pinned fact says the same")
+        traced.append(replace(each, decision=decision, in_prompt=each.id in used))
+    return tuple(traced)
 
 
 def readable_messages(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -292,6 +318,7 @@ def _search_request(
         periods=times.periods,
         explain=request.trace,
         trace=request.trace,
+        traced_id=request.traced_id,
         turns=config.recall_turns,
         for_prompt=True,
         exclude_texts=_message_texts(request.messages),

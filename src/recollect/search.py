@@ -6,7 +6,7 @@ Each step is a file in `read/`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -18,11 +18,12 @@ from recollect.config.fields import RankingSettings
 from recollect.errors import RecollectError
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger
-from recollect.model.query import EVERYTHING, Filter, both
-from recollect.model.result import Hit, SearchResult, TracedCandidate
+from recollect.model.query import EVERYTHING, Filter, Op, Where, both
+from recollect.model.result import Hit, ReadTrace, SearchResult, TracedCandidate, TracedPeriod
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder, Reranker
+from recollect.read.absence import explain_absence
 from recollect.read.as_of_queries import load_past_state, merge_results, open_snapshot
 from recollect.read.calibration import BUNDLED_CALIBRATION, EmbedderCalibration
 from recollect.read.explain import explain
@@ -37,7 +38,7 @@ from recollect.read.rank import RankingWeights, SearchCandidate, rank
 from recollect.read.rerank import apply_rerank_scores, rerank
 from recollect.read.select import SelectionConfig, filter_relevant, select
 from recollect.read.stale_turns import replace_stale_turns
-from recollect.read.telemetry import StepTimer, trace_candidates
+from recollect.read.telemetry import StepTimer, trace_absent, trace_candidates
 from recollect.text.time_expressions import Period
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class SearchRequest:
     `embed_text` is embedded instead of the query, for example a hypothetical answer. `inferred_terms` are the terms
     of the query that were taken from earlier messages. `periods` are the time expressions of the query. `for_prompt`
     drops instructions that were not given by the user. `exclude_texts` are normalised texts of turns that must not be
-    returned. `everywhere` searches all projects if the scope names none.
+    returned. `everywhere` searches all projects if the scope names none. `traced_id` is a memory that the trace
+    contains in any case, with the reason why it is not a hit.
     """
 
     query: str
@@ -82,6 +84,7 @@ class SearchRequest:
     for_prompt: bool = False
     exclude_texts: frozenset[str] = frozenset()
     everywhere: bool = False
+    traced_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,13 @@ async def search(scope: Scope, request: SearchRequest, ranking: RankingSettings,
     """
     if request.everywhere and not scope.project:
         scope = replace(scope, everywhere=True)
+    result = await _search_present_or_past(scope, request, ranking, deps)
+    return await _complete_trace(scope, request, result, deps) if request.trace else result
+
+
+async def _search_present_or_past(
+    scope: Scope, request: SearchRequest, ranking: RankingSettings, deps: SearchDeps
+) -> SearchResult:
     if request.as_of is None:
         return await _search(scope, request, ranking, deps)
     past = await load_past_state(scope.user, request.as_of, ledger=deps.ledger)
@@ -118,6 +128,30 @@ async def search(scope: Scope, request: SearchRequest, ranking: RankingSettings,
     return merge_results(result, await _search(scope, request, ranking, past_deps), request.limit)
 
 
+async def _complete_trace(
+    scope: Scope, request: SearchRequest, result: SearchResult, deps: SearchDeps
+) -> SearchResult:
+    """Return the result with the trace of the question, and with the candidate that the request asks about."""
+    candidates = result.candidates
+    if request.traced_id and all(each.id != request.traced_id for each in candidates):
+        for record in await deps.ledger.get(Scope(scope.user), [request.traced_id]):
+            at = request.as_of or now()
+            reason = explain_absence(record, scope, request.filter, at=at, turns=request.turns)
+            candidates += (trace_absent(record, reason),)
+    trace = ReadTrace(
+        searched=True,
+        decision="a search was requested",
+        question=request.query,
+        query=request.query,
+        periods=tuple(TracedPeriod(each.phrase, each.start, each.end) for each in request.periods),
+        limit=request.limit,
+        min_score=request.min_score,
+        pool=len(result.candidates),
+        memory_id=request.traced_id or None,
+    )
+    return replace(result, candidates=candidates, trace=trace)
+
+
 async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings, deps: SearchDeps) -> SearchResult:
     await deps.throttle.acquire()
     clock = StepTimer()
@@ -125,6 +159,10 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings
     vector, failure = await _embed(request, deps.embedder)
     clock.mark("embed")
     query = _candidate_query(request, vector)
+    if request.trace and request.traced_id:
+        named = both(request.filter, Where("id", Op.EQ, request.traced_id))
+        traced_rows = await deps.ledger.matching(scope, named, as_of=request.as_of)
+        query = replace(query, traced_rows=tuple(traced_rows))
     # While the embedder fails no cosine is used, and calibrating it would only wait for it a second time.
     calibration = BUNDLED_CALIBRATION if failure else await deps.calibration.get()
     late = deps.late if ranking.fusion == "learned" else None
@@ -140,6 +178,9 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings
         later = await find_later_candidates(gathered, relevance, min_relevance=request.min_score, limit=request.limit)
         limit = replace(limit, extra=later)
     candidates, dropped = await fetch_candidates(scope, gathered, query, relevance, limit, ledger=deps.ledger)
+    if gathered.forced:
+        candidates, forced = _separate_forced(candidates, gathered, query)
+        dropped += forced
     if request.for_prompt:
         candidates, instructions = await separate_instructions(candidates)
         dropped += instructions
@@ -155,6 +196,7 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings
         timeout_s=ranking.rerank_timeout_s,
     )
     apply_rerank_scores(candidates, reranked.scores, ranking.rerank_mode)
+    by_relevance = sorted(candidates, key=lambda each: -each.relevance) if request.trace and reranked.scores else []
     clock.mark("rerank")
     weights = _ranking_weights(request, ranking)
     ranked = rank(candidates, weights, now=moment)
@@ -172,9 +214,36 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings
         rows = {each.row for each in relevant}
         below_threshold = [each for each in ranked if each.row not in rows]
         traced = relevant + rank([*below_threshold, *dropped], weights, now=moment)
-        traces = trace_candidates(traced, _feature_values(features, traced))
+        ranks = {
+            "fuse": _ranks(np.argsort(-relevance, kind="stable").tolist()),
+            "rerank": _ranks(each.pool_index for each in by_relevance),
+            "rank": _ranks(each.pool_index for each in ranked),
+            "newest": _ranks(each.pool_index for each in relevant) if is_about_present else {},
+            "select": _ranks(each.pool_index for each in sorted(selected, key=lambda each: -each.score)),
+        }
+        traces = trace_candidates(
+            traced,
+            _feature_values(features, traced),
+            ranks,
+            forced=gathered.forced,
+            is_learned=ranking.fusion == "learned",
+        )
     notes = (f"found by words alone: {failure}" if failure else "", reranked.note)
     return SearchResult(hits, clock.steps_us, tuple(filter(None, notes)), traces, failure)
+
+
+def _separate_forced(
+    candidates: list[SearchCandidate], gathered: GatheredCandidates, query: CandidateQuery
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
+    """Return the candidates that were found, and those that only the trace is to contain."""
+    forced = [each for each in candidates if each.row in gathered.forced]
+    for each in forced:
+        each.decision = f"it is not among the {query.pool_size} best by meaning, nor among those by words"
+    return [each for each in candidates if each.row not in gathered.forced], forced
+
+
+def _ranks(pool_indexes: Iterable[int]) -> dict[int, int]:
+    return {index: rank for rank, index in enumerate(pool_indexes, start=1)}
 
 
 def _truncate_query(request: SearchRequest) -> SearchRequest:

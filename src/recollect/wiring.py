@@ -98,6 +98,7 @@ async def open_service(
                     max_waiting=settings.max_waiting_jobs,
                 ),
                 max_memories=settings.user_max_records,
+                recall_log=settings.recall_log,
                 spill=spill_folder(settings),
             ),
             chat=open_chat(settings),

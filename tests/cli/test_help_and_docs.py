@@ -82,7 +82,7 @@ def test_help_has_the_purpose_the_options_and_an_example(cli: Cli, path: str) ->
 
 # The server and the worker never end. The examples of eval need files, an agent needs a model, and splitting tables a
 # PostgreSQL: they have tests of their own.
-OTHERWISE = ("serve", "worker", "agent", "partition")
+OTHERWISE = ("serve", "ui", "worker", "agent", "partition")
 
 
 @pytest.mark.parametrize("path", [path for path in ALL if path not in OTHERWISE and not path.startswith("eval")])

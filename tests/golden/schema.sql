@@ -10,6 +10,13 @@ CREATE TABLE api_keys (
     revoked_at BIGINT,
     last_used_at BIGINT
 )
+CREATE TABLE audit (
+    minute BIGINT NOT NULL,
+    who TEXT COLLATE BINARY NOT NULL,
+    user_digest TEXT COLLATE BINARY NOT NULL,
+    route TEXT COLLATE BINARY NOT NULL,
+    PRIMARY KEY (minute, who, user_digest, route)
+) WITHOUT ROWID
 CREATE TABLE chores (
     user_id TEXT COLLATE BINARY NOT NULL,
     project_id TEXT COLLATE BINARY NOT NULL,
@@ -91,7 +98,7 @@ CREATE TABLE history (
     undoes BIGINT,
     before TEXT,
     after TEXT
-)
+, actor TEXT)
 CREATE INDEX history_by_batch ON history (user_id, batch)
 CREATE INDEX history_by_memory ON history (user_id, memory_id, id)
 CREATE INDEX history_by_user ON history (user_id, id)

@@ -35,8 +35,11 @@ from tests.support.ledger_samples import ANN, BY, MODEL, OTHER_MODEL, direction,
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 SESSION = Scope("ann", "", "s")
+# SQLite does not add a column twice.
+DROP_ACTOR = "ALTER TABLE history DROP COLUMN actor"
 # What schema 2 added is taken away again: all else is as schema 1 left it.
 TO_SCHEMA_1 = (
+    DROP_ACTOR,
     "ALTER TABLE memories DROP COLUMN traits",
     "ALTER TABLE memories DROP COLUMN speaker",
     "UPDATE meta SET value = '1' WHERE name = 'schema'",
@@ -140,6 +143,7 @@ async def test_turns_that_were_forgotten_before_schema_12_are_recognised(tmp_pat
     await ledger.apply(ANN, [Forget(logged_turn.turns[0].id)], by=BY)
     await ledger.close()
     with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(DROP_ACTOR)
         connection.execute("DROP TABLE tombstones")
         connection.execute("DELETE FROM meta WHERE name LIKE 'tombstone%'")
         connection.execute("UPDATE meta SET value = '11' WHERE name = 'schema'")
@@ -149,7 +153,7 @@ async def test_turns_that_were_forgotten_before_schema_12_are_recognised(tmp_pat
     await ledger.close()
 
 
-TO_SCHEMA_5 = ("DROP TABLE usage_of_all", "UPDATE meta SET value = '5' WHERE name = 'schema'")
+TO_SCHEMA_5 = (DROP_ACTOR, "DROP TABLE usage_of_all", "UPDATE meta SET value = '5' WHERE name = 'schema'")
 
 
 async def spend(ledger: Ledger) -> None:
@@ -224,6 +228,7 @@ async def test_an_older_ledger_is_searched_by_the_model_with_most_vectors(tmp_pa
     await ledger.embed(OTHER_MODEL, {row: direction(1, OTHER_MODEL)}, user="ann")
     await ledger.close()
     with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute(DROP_ACTOR)
         connection.execute("DROP TABLE model_states")
         connection.execute("DROP TABLE current_model")
         connection.execute("UPDATE meta SET value = '10' WHERE name = 'schema'")
@@ -265,6 +270,7 @@ async def test_evidence_of_an_older_postgres_ledger_is_found_after_its_migration
 
 
 BEFORE_EVIDENCE = (
+    DROP_ACTOR,
     "DROP TABLE evidence",
     "UPDATE meta SET value = '12' WHERE name = 'schema'",
     "DELETE FROM meta WHERE name = 'schema_13_at'",
@@ -285,6 +291,7 @@ async def learned_from_turns(ledger: Ledger) -> Any:
 
 
 BEFORE_MENTIONS = (
+    DROP_ACTOR,
     "DROP TABLE mentions",
     "UPDATE meta SET value = '14' WHERE name = 'schema'",
     "DELETE FROM meta WHERE name IN ('schema_15_at', 'mentions')",

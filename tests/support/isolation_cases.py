@@ -3,7 +3,7 @@
 Names in braces are replaced by ids and names of the owner:
 
 - {user} {project} {session} {memory} {fact} {turn} {review} {key} {entry}
-- {own} a memory that lives in the session, {gone} a forgotten one, {episode} {erased}
+- {recall} a recall in the log, {own} a memory that lives in the session, {gone} a forgotten one, {episode} {erased}
 - {job} one that waits, {cancelled} one that does not
 - {response} {conversation} {item}, and {mem0}: the memory's id as mem0's routes give it to a key for everyone
 
@@ -373,6 +373,8 @@ OWN: Cases = {
         *placed(Call(json={"statuses": ["active", "review", "forgotten"], "turns": True}, **READ)),
         *placed(Call(json={"as_of": "2999-01-01T00:00:00Z", "turns": True}, **READ)),
     ],
+    f"GET {V1}/facets": placed(Call(query={"turns": True, "status": ["active", "review"]}, **READ)),
+    f"POST {V1}/facets": placed(Call(json={"statuses": ["active", "forgotten"], "turns": True}, **READ)),
     f"POST {V1}/memories": [
         *placed(Call(json={"content": "The budget is 1"}, **ADD), mine=(201,)),
         *placed(Call(json={"key": "budget", "value": "1"}, **ADD), mine=(201,)),
@@ -393,9 +395,15 @@ OWN: Cases = {
     f"POST {V1}/search": [
         *placed(Call(json={"query": "budget", "explain": True, "trace": True}, **READ)),
         Call(json={"query": "budget", "filters": {"id": "{memory}"}}, answers=(200,), **READ),
+        Call(json={"query": "budget", "trace": True, "memory_id": "{memory}"}, answers=(404,), **READ),
         *placed(Call(json={"query": "budget", "as_of": "2999-01-01T00:00:00Z"}, **READ)),
     ],
-    f"POST {V1}/recall": placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
+    f"POST {V1}/recall": [
+        *placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
+        Call(json={"messages": "What?", "trace": True, "memory_id": "{memory}"}, answers=(404,), **READ),
+    ],
+    f"GET {V1}/recalls": placed(Call(**READ)),
+    f"GET {V1}/recalls/{{recall_id}}": by_memory_id(Call(**READ), "{recall}", name="recall_id"),
     f"POST {V1}/remember": [
         *placed(Call(json={"messages": "I like tea"}, **ADD)),
         # The same idempotency key and text as the owner's: it is the stranger's own request.
@@ -443,11 +451,16 @@ OWN: Cases = {
     f"GET {V1}/usage": of_user(Call(query={"part": ["user", "day"]}, **READ)),
     f"GET {V1}/stats": of_user(Call(**READ)),
     f"POST {V1}/upkeep": of_user(Call(json={"chores": ["expire"], "dry_run": True}, **CHANGE)),
+    f"POST {V1}/sample": of_user(Call(**CHANGE), mine=(201,)),
+    f"DELETE {V1}/sample": of_user(Call(**CHANGE)),
     f"GET {V1}/version": [Call(answers=(200,))],
+    f"GET {V1}/me": [Call(answers=(200,))],
     **{
         f"GET {V1}/admin/{what}": [Call(answers=(403,), admin=True)]
-        for what in ("users", "stats", "usage", "settings", "erasures")
+        for what in ("users", "stats", "usage", "settings", "erasures", "keys", "health", "audit")
     },
+    f"POST {V1}/admin/keys": [Call(json={"for_user": "{user}"}, answers=(403,), admin=True)],
+    f"DELETE {V1}/admin/keys/{{key_id}}": [Call(path={"key_id": "{key}"}, answers=(403,), admin=True)],
     f"GET {V1}/admin/jobs": [
         Call(answers=(403,), admin=True),
         Call(query={"of_user": "{user}"}, answers=(403,), admin=True),
@@ -480,4 +493,8 @@ EXEMPT: dict[str, str] = {
     "GET /docs/start.js": "is a part of that page",
     "GET /docs/swagger-ui-bundle.js": "is a part of that page",
     "GET /docs/swagger-ui.css": "is a part of that page",
+    "GET /": "is the web page, which contains nothing of anyone",
+    "GET /page/{path:path}": "is a part of that page",
+    "POST /recollect/v1/login": "takes a key and returns whose it is",
+    "POST /recollect/v1/logout": "deletes a cookie",
 }

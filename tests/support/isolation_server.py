@@ -30,6 +30,7 @@ from recollect.model.query import Listing
 from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
 from recollect.service.service import Service
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -199,6 +200,7 @@ async def _add_bea(service: Service) -> tuple[dict[str, str], dict[str, str]]:
     ids |= await _memories(service, Scope(bea, "secret"))
     ids |= await _turns(service, Scope(bea, "secret", "diary"))
     ids |= await _responses(service, Scope(bea, "secret", "diary"))
+    ids["recall"] = await _recall(service, Scope(bea, "secret", "diary"))
     ids["mem0"] = mem0_id(ids["memory"], bea)
     ids["entry"] = str((await service.history(Scope(bea, "secret")))[0].id)
     options: dict[str, dict[str, Any]] = {
@@ -249,6 +251,14 @@ async def _turns(service: Service, diary: Scope) -> dict[str, str]:
     assert remembered.job is not None
     await service.sessions.record_invocation(diary, {"query": CANARY, "summary": CANARY, "result": CANARY})
     return {"turn": remembered.turns[0].id, "job": remembered.job.id, "cancelled": cancelled.id, "erased": erased}
+
+
+async def _recall(service: Service, diary: Scope) -> str:
+    messages = [{"role": "user", "content": f"What is my budget for {CANARY}?"}]
+    result = await service.recall(diary, RecallRequest(messages=messages, at=now(), limit=5, min_score=0.0))
+    assert CANARY in result.context.text
+    [logged] = await service.recalls(diary)
+    return logged.id
 
 
 async def _responses(service: Service, diary: Scope) -> dict[str, str]:

@@ -28,6 +28,7 @@ OF_NOBODY = {
     "moments": "says when the store was looked after",
     "usage_of_all": "adds up all users, without names",
     "feeders": "says which process feeds an index",
+    "audit": "names users by digest, for administrators alone",
     "api_keys": "tells whose a key is, so it is read before anyone knows whose rows are asked for",
 }
 NAMES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"

@@ -18,7 +18,7 @@ from recollect.errors import Conflict, InvalidInput, StoreBusy, StoreCorrupt, St
 from recollect.ledger.backup_file import verify_backup
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sqlite import open_sqlite
-from recollect.ledger.types import ModelOrigin
+from recollect.ledger.types import AccessRow, ModelOrigin
 from recollect.model.key import new_key
 from recollect.service.restore import restore
 from recollect.testing.fake_embedder import FakeEmbedder
@@ -242,6 +242,7 @@ async def test_a_backup_has_every_row_of_every_table(tmp_path: Path, engine: str
         for scope in (ANN, BOB):
             await fill(ledger, scope)
         await ledger.add_key(new_key(user="ann").key)
+        await ledger.record_access(AccessRow(1, "key:owner", "digest", "GET /recollect/v1/memories"))
         await ledger.make_current(MODEL, ModelOrigin("bundled"), replacing=None)
         made = await ledger.backup(tmp_path / "one.backup", lambda done, total: None)
         assert {name for name, count in made.rows.items() if not count} <= {"moments", "chores"}

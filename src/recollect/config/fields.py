@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import SecretStr, model_validator
+from pydantic import PrivateAttr, SecretStr, model_validator
 
 from recollect.config.name_mapping import with_current_names
 from recollect.config.presets import read_preset
@@ -355,6 +356,20 @@ class Settings(
     StoreSettings,
 ):
     """The settings of Recollect; those of the preset are the defaults of all others."""
+
+    # Where each setting that is not a default comes from, in words.
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The source of each setting that is not a default, as far as known."""
+        return self._sources
+
+    def with_sources(self, sources: Mapping[str, str]) -> Self:
+        """Return the settings with the sources of their values."""
+        copy = self.model_copy()
+        copy._sources = dict(sources)
+        return copy
 
     @model_validator(mode="before")
     @classmethod

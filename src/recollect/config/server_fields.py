@@ -125,6 +125,12 @@ class ServerSettings(SettingsGroup):
         "*.example.org matches its subdomains, * any. Requests for other names are rejected; on an "
         "address reachable from other machines, empty allows any.",
     )
+    base_path: str = setting(
+        "",
+        "Path below which a reverse proxy serves the server, such as /memory, if it removes the path from requests. "
+        "A trusted gateway may name it in X-Forwarded-Prefix instead.",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+    )
     max_body_mb: int = setting(
         32, "Maximum size of a request in MiB; files that are only forwarded may be larger.", ge=1, le=1024
     )
@@ -189,6 +195,13 @@ class OperationSettings(SettingsGroup):
     access_log: bool = setting(True, "Whether the server logs each request, without its content.")
     log_level: str = setting("info", "Log level.", pattern="^(debug|info|warning|error)$")
     log_format: Literal["text", "json"] = setting("text", "Log format of the server: text, or a JSON object a line.")
+    recall_log: int = setting(
+        200,
+        "Number of recalls that each process keeps in memory for GET /recollect/v1/recalls, at most 50 of a user; "
+        "0 for none.",
+        ge=0,
+        le=10_000,
+    )
     traces: bool = setting(False, "Create OpenTelemetry spans of recall and remember (an extra), without content.")
     traces_url: str = setting("", "OTLP/HTTP address for spans; empty for the tracer provider of the program.")
 

@@ -95,7 +95,7 @@ def load(
     for source, layer in layers:
         merged |= layer
         sources |= dict.fromkeys(layer, source)
-    return LoadedSettings(_validated(merged | {"home": home}, sources), sources)
+    return LoadedSettings(_validated(merged | {"home": home}, sources).with_sources(sources), sources)
 
 
 def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:

@@ -14,13 +14,14 @@ from fastapi import FastAPI
 from recollect import __version__
 from recollect.config.settings import Settings
 from recollect.errors import RecollectError, Unavailable
-from recollect.http.auth.middleware import AuthMiddleware
+from recollect.http.auth.middleware import Authenticator, AuthMiddleware
 from recollect.http.auth.rules import load_auth_rules
 from recollect.http.compat.agent import AgentProvider
 from recollect.http.errors import install_error_handlers
 from recollect.http.health import HealthMonitor, health_router
 from recollect.http.middleware import AccessLogMiddleware, HostGuardMiddleware, RateLimitMiddleware, RateLimits
 from recollect.http.openapi import install_openapi, swagger_router
+from recollect.http.page.page import page_router
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.proxy.routes import ChatFastPath, Proxy
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS, error_formats, routes_of
@@ -93,10 +94,11 @@ def make_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.settings, app.state.proxy = settings, proxy
+    app.state.authenticator = authenticator = Authenticator(rules)
     # Set when the server stops, so that endless streams end.
     app.state.stopping = threading.Event()
     app.router.routes.extend([*routes_of(API_ROUTERS), *proxy.routes(), *routes_of(COMPAT_ROUTERS)])
-    for router in (health_router, swagger_router):
+    for router in (health_router, swagger_router, page_router):
         app.router.routes.extend(router.routes)
     formats = error_formats()
     install_error_handlers(app, formats)
@@ -104,7 +106,7 @@ def make_app(settings: Settings) -> FastAPI:
     # The middleware that is added last runs first: the access log sees every request.
     app.add_middleware(ChatFastPath, proxy)
     app.add_middleware(RateLimitMiddleware, rate_limits, formats)
-    app.add_middleware(AuthMiddleware, rules, formats)
+    app.add_middleware(AuthMiddleware, authenticator, formats)
     app.add_middleware(HostGuardMiddleware, settings, formats)
     app.add_middleware(AccessLogMiddleware)
     return app
@@ -125,6 +127,8 @@ async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
         await service.warm_up_reranker(_SAMPLE_QUESTION, _SAMPLE_MESSAGE)
         several = range(connections if connections > 1 else 0)
         await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), request) for number in several))
+    for user in (_NOBODY.user, *(f"nobody {number}" for number in several)):
+        service.recall_log.forget(user)
 
 
 @cache

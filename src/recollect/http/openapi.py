@@ -30,6 +30,8 @@ _TAGS = {
     "changes": "REST API: a stream of changes.",
     "export and import": "REST API: all memories of a user as JSON lines.",
     "erasing": "REST API: erase for good, with a receipt.",
+    "sample": "REST API: sample data, to try things with.",
+    "login": "REST API: the login of the web page, and who the caller is.",
     "usage and upkeep": "REST API: statistics, LLM usage and maintenance.",
     "admin": "REST API: operations on all users, for admin keys.",
     "proxy": "OpenAI's Chat Completions API, with memory.",

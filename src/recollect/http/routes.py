@@ -6,10 +6,14 @@ from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
+from recollect.http.api.admin import keys_router
 from recollect.http.api.graph import graph_router
 from recollect.http.api.history import changes_router, history_router
+from recollect.http.api.identity import login_router, me_router
 from recollect.http.api.memories import memories_router, reviews_router, search_router
 from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
+from recollect.http.api.recalls import recalls_router
+from recollect.http.api.sample import sample_router
 from recollect.http.api.sessions import sessions_router
 from recollect.http.api.transfer import admin_erasure_router, erasure_router, transfer_router
 from recollect.http.compat import agent, memory, react, sessions
@@ -20,6 +24,7 @@ from recollect.http.routing import API_PREFIX, Router
 API_ROUTERS: tuple[Router, ...] = (
     memories_router,
     search_router,
+    recalls_router,
     sessions_router,
     history_router,
     graph_router,
@@ -29,7 +34,11 @@ API_ROUTERS: tuple[Router, ...] = (
     transfer_router,
     erasure_router,
     maintenance_router,
+    sample_router,
+    login_router,
+    me_router,
     admin_router,
+    keys_router,
     admin_erasure_router,
 )
 COMPAT_ROUTERS: tuple[Router, ...] = (

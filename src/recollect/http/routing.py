@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
+from recollect.http.auth.audit import record_access
 from recollect.http.auth.caller import Caller
 from recollect.http.errors import Error, ErrorFormat, SafeJSONResponse, api_error, error_responses, printable
 from recollect.http.large_json import SMALL_CHARS, parse_json
@@ -39,7 +40,8 @@ class Router(APIRouter):
     `read_only` names the routes that only read although they are no GET, `write_only` those that reveal nothing of
     what is stored; all other routes that change something take both permissions. `deleting` names the routes that
     delete although they are no DELETE. A router that is not `strict` ignores unknown query parameters, unless they
-    name an owner. With `optional_slash` a path means the same with and without a slash at its end.
+    name an owner. With `optional_slash` a path means the same with and without a slash at its end. Without
+    `needs_caller` its paths are open to anyone.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Router(APIRouter):
         error_model: type[BaseModel] = Error,
         strict: bool = True,
         optional_slash: bool = True,
+        needs_caller: bool = True,
         read_only: Collection[str] = (),
         write_only: Collection[str] = (),
         deleting: Collection[str] = (),
@@ -69,7 +72,7 @@ class Router(APIRouter):
             prefix=prefix,
             tags=[tag],
             route_class=Route,
-            dependencies=[Depends(self._check_permissions), *dependencies],
+            dependencies=[*([Depends(self._check_permissions)] if needs_caller else ()), *dependencies],
             responses=self.error_responses(*_COMMON_STATUSES),
             generate_unique_id_function=lambda route: operation_prefix + route.name,
             default_response_class=SafeJSONResponse,
@@ -215,14 +218,18 @@ SettingsDep = Annotated[Settings, Depends(_get_settings)]
 CallerDep = Annotated[Caller, Depends(_get_caller)]
 
 
-async def get_named_user(caller: auth.CallerDep, x_memory_user: UserHeader = None, user_id: _UserQuery = None) -> str:
+async def get_named_user(
+    request: Request, caller: auth.CallerDep, x_memory_user: UserHeader = None, user_id: _UserQuery = None
+) -> str:
     """Return the user that header or query name: 401 without one, 403 if they differ or are not the caller's."""
     if x_memory_user and user_id and x_memory_user != user_id:
         raise NotAllowed("X-Memory-User and user_id name different users")
     user = caller.resolve_user(x_memory_user or user_id) or ""
     if not user.strip():
         raise MissingUser("Name the user in X-Memory-User or in the query parameter user_id")
-    return Scope(user).user
+    named = Scope(user).user
+    await record_access(request.scope, caller, named)
+    return named
 
 
 async def _get_whole_user(caller: auth.CallerDep, user: Annotated[str, Depends(get_named_user)]) -> str:
@@ -280,8 +287,11 @@ async def _get_author(
         str, Query(max_length=2000, pattern=NO_NUL, description="The reason for the change, for the history.")
     ] = "",
 ) -> Author:
-    if x_memory_actor == "person" and caller.kind == "key" and not caller.admin:
-        raise NotAllowed("This key acts for a program: people approve with an admin key, a token or on the server")
+    if x_memory_actor == "person" and not caller.may_act_as_person:
+        raise NotAllowed(
+            "This key acts for a program: people approve with an admin key, a key created with --person, a token, or "
+            "on the server"
+        )
     who = x_memory_by
     if caller.kind != "local":
         who = caller.name if who == _DEFAULT_AUTHOR else f"{caller.name} {who}"
@@ -306,8 +316,8 @@ def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
         tag,
         prefix=API_PREFIX,
         optional_slash=False,
-        read_only=("search", "recall", "list_memories_by_filter"),
-        write_only=("add_memory", "remember", "import_memories", "get_version"),
+        read_only=("search", "recall", "list_memories_by_filter", "count_by_field_and_filter"),
+        write_only=("add_memory", "remember", "import_memories", "get_version", "get_me"),
         deleting=("forget_memories",),
         dependencies=dependencies,
     )

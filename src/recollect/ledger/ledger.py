@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from recollect.ledger.redacted_writes import RedactedWrites, WriteRedactor
 from recollect.ledger.sql import (
     accounts,
+    audit,
     full_text,
     leases,
     maintenance,
@@ -204,6 +205,7 @@ class Ledger:
     get = read_method(memories.get, quick=True)
     find = read_method(memories.find)
     count = read_method(memories.count)
+    facets = read_method(memories.facets)
     history = read_method(history_sql.history)
     changes_since = read_method(history_sql.changes_since)
     entry = read_method(history_sql.entry, quick=True)
@@ -360,6 +362,9 @@ class Ledger:
     has_keys = read_method(accounts.has_keys, tenant=NO_TENANT, quick=True)
     revoke_key = write_method(accounts.revoke_key, tenant=NO_TENANT)
     record_key_use = write_method(accounts.record_key_use, tenant=NO_TENANT)
+
+    record_access = write_method(audit.record_access, tenant=NO_TENANT)
+    accesses = read_method(audit.accesses, tenant=NO_TENANT)
 
     tombstoned = read_method(tombstone_sql.tombstoned)
     has_tombstones = read_method(tombstone_sql.has_tombstones, quick=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from recollect.model.job import Job, JobKind, MaintenancePayload, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
@@ -217,6 +217,15 @@ class ModelOrigin:
     dimensions: int = 0
 
 
+class AccessRow(NamedTuple):
+    """A row of the audit log: the minute since 1970, the caller's name, the digest of the user, and the route."""
+
+    minute: int
+    who: str
+    user_digest: str
+    route: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
     """A model known to the ledger; the one that `is_current` is searched.
@@ -243,6 +252,13 @@ class ModelState:
     def is_pending(self) -> bool:
         """Whether its vectors are being computed so that it can replace the current model."""
         return self.is_leased and not self.is_current and self.retired_at is None
+
+    @property
+    def phase(self) -> Literal["current", "pending", "retired", "idle"]:
+        """Whether it is searched, becomes so, was so, or is only known."""
+        if self.is_current:
+            return "current"
+        return "retired" if self.retired_at is not None else "pending" if self.is_leased else "idle"
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ class HistoryEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**plain_fields(self, omit=("by",)), "who": self.by.who, "why": self.by.why}
+        by = {"who": self.by.who, "why": self.by.why, "actor": str(self.by.actor)}
+        return {**plain_fields(self, omit=("by",)), **by}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,10 @@ _MAX_NAME_CHARS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """The rights of a key. Without a user it may name any; `admin` may also manage keys and all users' jobs."""
+    """The rights of a key. Without a user it may name any; `admin` may also manage keys and all users' jobs.
+
+    Changes with a key of a `person` may be recorded as those of a person, who approves what programs propose.
+    """
 
     id: str
     hash: bytes = field(repr=False)
@@ -37,6 +40,7 @@ class ApiKey:
     admin: bool = False
     reads: bool = True
     writes: bool = True
+    person: bool = False
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
@@ -49,14 +53,14 @@ class ApiKey:
     @property
     def rights(self) -> str:
         """The rights in words, as they are stored."""
-        words = (("admin", self.admin), ("read", self.reads), ("write", self.writes))
+        words = (("admin", self.admin), ("read", self.reads), ("write", self.writes), ("person", self.person))
         return " ".join(word for word, is_granted in words if is_granted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, without the key's text or hash."""
         times = ("created_at", "expires_at", "revoked_at", "last_used_at")
         plain: dict[str, Any] = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
-        plain |= {"admin": self.admin, "read": self.reads, "write": self.writes}
+        plain |= {"admin": self.admin, "read": self.reads, "write": self.writes, "person": self.person}
         return plain | {name: at.isoformat() if (at := getattr(self, name)) else None for name in times}
 
 
@@ -76,6 +80,7 @@ def new_key(
     admin: bool = False,
     reads: bool = True,
     writes: bool = True,
+    person: bool = False,
     name: str = "",
     expires_at: datetime | None = None,
 ) -> NewKey:
@@ -105,6 +110,7 @@ def new_key(
         admin=admin,
         reads=reads,
         writes=writes,
+        person=person,
         created_at=now(),
         expires_at=expires_at,
     )

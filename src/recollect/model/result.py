@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -35,6 +36,8 @@ class RecallOutcome(StrEnum):
     """A store or a model failed or timed out."""
 
 
+# The decision about a candidate that is a hit.
+SELECTED = "selected"
 # The id of the conversation's summary, which is shown like a memory but may not be one.
 SUMMARY_ID = "summary"
 
@@ -88,8 +91,45 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureContribution:
+    """The log-odds that one feature of a candidate adds to its relevance: value times weight."""
+
+    feature: str
+    value: float
+    weight: float
+    log_odds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        numbers = {name: round(getattr(self, name), 4) for name in ("value", "weight", "log_odds")}
+        return {"feature": self.feature, **numbers}
+
+
+@dataclass(frozen=True, slots=True)
+class LogOdds:
+    """The log-odds of a relevance before later steps changed it, and the contributions of the candidate's features.
+
+    `base` and `question` are the same for all candidates. The strongest contributions come first.
+    """
+
+    base: float
+    question: float
+    total: float
+    contributions: tuple[FeatureContribution, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        numbers = {name: round(getattr(self, name), 4) for name in ("base", "question", "total")}
+        return {**numbers, "contributions": [each.to_dict() for each in self.contributions]}
+
+
+@dataclass(frozen=True, slots=True)
 class TracedCandidate:
-    """A candidate in a trace: every score and feature, and why it was selected or not."""
+    """A candidate in a trace: every score and feature, its rank after each step, and why it was selected or not.
+
+    `ranks` count from 1; a candidate has none after the step that dropped it. `in_prompt` is None for a search.
+    `forced` marks one that is a candidate only because the request named it.
+    """
 
     id: str
     memory: str
@@ -98,18 +138,74 @@ class TracedCandidate:
     decision: str
     scores: Mapping[str, float] = field(default_factory=dict)
     features: Mapping[str, float] = field(default_factory=dict)
+    category: str = ""
+    created_at: datetime | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    log_odds: LogOdds | None = None
+    in_prompt: bool | None = None
+    forced: bool = False
+
+    @property
+    def is_selected(self) -> bool:
+        return self.decision == SELECTED
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "id": self.id,
             "memory": self.memory,
+            "category": self.category,
+            "created_at": self.created_at.isoformat() if self.created_at else None,
             "score": round(self.score, 6),
             "relevance": round(self.relevance, 6),
             "decision": self.decision,
+            "selected": self.is_selected,
+            "in_prompt": self.in_prompt,
+            "forced": self.forced,
+            "ranks": dict(self.ranks),
             "scores": {name: round(value, 6) for name, value in self.scores.items()},
             "features": {name: round(value, 4) for name, value in self.features.items()},
+            "log_odds": self.log_odds.to_dict() if self.log_odds else None,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class TracedPeriod:
+    """A time expression of a question; None for an open side."""
+
+    phrase: str
+    start: datetime | None
+    end: datetime | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return plain_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTrace:
+    """How a question was read: whether it was searched for and why, the query, and the limits.
+
+    `memory_id` is the memory that the request asked about. `pool` counts the candidates.
+    """
+
+    searched: bool
+    decision: str
+    question: str
+    query: str = ""
+    rewrite: str = "as-is"
+    hypothetical: str = ""
+    inferred_terms: tuple[str, ...] = ()
+    periods: tuple[TracedPeriod, ...] = ()
+    limit: int = 0
+    min_score: float = 0.0
+    budget_tokens: int | None = None
+    pool: int = 0
+    memory_id: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +218,7 @@ class SearchResult:
     candidates: tuple[TracedCandidate, ...] = ()
     # The embedder's error, if only words were searched.
     failure: Exception | None = field(default=None, compare=False)
+    trace: ReadTrace | None = None
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -155,6 +252,7 @@ class RecallResult:
     notes: tuple[str, ...] = ()
     candidates: tuple[TracedCandidate, ...] = ()
     failure: Exception | None = field(default=None, compare=False)
+    trace: ReadTrace | None = None
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -195,6 +293,31 @@ class Page:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, in the shape of a search result."""
         return {"results": [record.to_dict() for record in self.records], "cursor": self.cursor}
+
+
+# The fields that memories are counted by; `month` is that of the event, or else of the statement.
+FACETS = (
+    "category", "type", "level", "project_id", "session_id", "source", "trust", "status", "month", "tags",
+)  # fmt: skip
+_MAX_FACET_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """The number of memories of a listing, and by each value of some fields; an empty value is none."""
+
+    total: int
+    counts: Mapping[str, tuple[tuple[str, int], ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: the most frequent values first, and the latest months."""
+        facets = {}
+        for name, counts in self.counts.items():
+            order = sorted(counts, key=lambda each: each[0], reverse=True)
+            if name != "month":
+                order = sorted(counts, key=lambda each: (-each[1], each[0]))
+            facets[name] = [{"value": value, "count": count} for value, count in order[:_MAX_FACET_VALUES]]
+        return {"total": self.total, "facets": facets}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,15 +63,21 @@ class CandidateQuery:
     pool_size: int = 64
     turns: bool = True
     for_prompt: bool = False
+    # Rows that a trace is to contain, found or not.
+    traced_rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GatheredCandidates:
-    """The candidates, the statistics of the question, and the view of the index they come from."""
+    """The candidates, the statistics of the question, and the view of the index they come from.
+
+    `forced` are the rows that are candidates only because a trace is to contain them.
+    """
 
     table: CandidateTable
     stats: QueryStats
     view: View
+    forced: frozenset[int] = frozenset()
 
 
 async def gather(
@@ -106,11 +112,16 @@ async def gather(
     if query.for_prompt:
         # Instructions that an assistant wrote are not the user's: keep them out of prompts.
         rows = rows[(view.traits(rows).flags & ASSISTANT_INSTRUCTION) != ASSISTANT_INSTRUCTION]
+    forced = frozenset[int]()
+    if query.traced_rows:
+        traced = np.array(query.traced_rows, np.int64)
+        forced = frozenset(np.setdiff1d(traced[view.is_visible(traced)], rows).tolist())
+        rows = np.union1d(rows, np.array(sorted(forced), np.int64))
     table = await _candidate_table(view, query.vector, rows, lexical, stats)
     if late is not None:
         matches = await late.best_matches(scope.user, query.text, rows)
         table = replace(table, late=_late_scores(matches, table, calibration))
-    return GatheredCandidates(table, stats, view)
+    return GatheredCandidates(table, stats, view, forced)
 
 
 def _late_scores(matches: Floats, table: CandidateTable, calibration: Calibration) -> Floats:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from recollect.model.result import RecallResult, SearchResult, TracedCandidate
+from recollect.model.memory import MemoryRecord
+from recollect.model.result import (
+    SELECTED,
+    FeatureContribution,
+    LogOdds,
+    RecallResult,
+    SearchResult,
+    TracedCandidate,
+)
 from recollect.observability import metrics
 from recollect.observability.tracing import Span, span
+from recollect.read.explain import break_down_score
 from recollect.read.rank import SearchCandidate
 
 
@@ -32,21 +41,60 @@ class StepTimer:
 
 
 def trace_candidates(
-    candidates: Sequence[SearchCandidate], features: Mapping[int, Mapping[str, float]]
+    candidates: Sequence[SearchCandidate],
+    features: Mapping[int, Mapping[str, float]],
+    ranks: Mapping[str, Mapping[int, int]],
+    *,
+    forced: Collection[int] = (),
+    is_learned: bool = True,
 ) -> tuple[TracedCandidate, ...]:
-    """Return the trace of each candidate: its scores, its features and why it was dropped or selected."""
+    """Return the trace of each candidate: its scores, features and ranks, and why it was dropped or selected.
+
+    `features` and the `ranks` after each step are by the index in the pool, `forced` are rows.
+    """
     return tuple(
         TracedCandidate(
             id=each.record.id,
             memory=each.record.content,
             score=each.score,
             relevance=each.relevance,
-            decision=each.decision or "selected",
+            decision=each.decision or SELECTED,
             scores=each.parts,
             features=features.get(each.pool_index, {}),
+            category=str(each.record.category),
+            created_at=each.record.created_at,
+            ranks={
+                step: by_index[each.pool_index] for step, by_index in ranks.items() if each.pool_index in by_index
+            },
+            log_odds=trace_log_odds(features[each.pool_index]) if is_learned else None,
+            forced=each.row in forced,
         )
         for each in candidates
     )
+
+
+def trace_absent(record: MemoryRecord, reason: str) -> TracedCandidate:
+    """Return the trace of a memory that is no candidate."""
+    return TracedCandidate(
+        id=record.id,
+        memory=record.content,
+        score=0.0,
+        relevance=0.0,
+        decision=reason,
+        category=str(record.category),
+        created_at=record.created_at,
+        forced=True,
+    )
+
+
+def trace_log_odds(features: Mapping[str, float]) -> LogOdds:
+    """Return the contributions of a candidate's features to its relevance, the strongest first."""
+    breakdown = break_down_score(features)
+    contributions = tuple(
+        FeatureContribution(each.feature, each.value, each.weight, each.odds)
+        for each in breakdown.strongest(len(breakdown.own))
+    )
+    return LogOdds(breakdown.base, breakdown.question, breakdown.odds, contributions)
 
 
 class ReadTelemetry:

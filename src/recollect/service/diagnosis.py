@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from recollect.errors import IndexInUse, RecollectError, StoreCorrupt, Unsupported
@@ -21,6 +24,9 @@ from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
 from recollect.models.embedding import TOKEN_MODEL, Embedder
 
+EMBEDDER_REMEDY = "see recollect config show for embedder, its URL and key"
+_LOW_DISK_BYTES = 1 << 30
+_MIN_DISK_BYTES = 64 << 20
 _OVERDUE_S = 300.0
 _MAX_USERS_TRIED = 20
 
@@ -37,10 +43,10 @@ class CheckResult:
 
 
 async def check_store(
-    ledger: Ledger, embedder: Embedder | None, *, user: str | None, index: str, mend: bool
+    ledger: Ledger, embedder: Embedder | None, *, user: str | None, index: str, mend: bool, integrity: bool = True
 ) -> AsyncIterator[CheckResult]:
     """Check an open ledger, and if there is an embedder, that memories of a user are found by their vectors."""
-    checks = [_check_integrity(ledger, mend=mend), _check_jobs(ledger)]
+    checks = [_check_integrity(ledger, mend=mend), _check_jobs(ledger)][0 if integrity else 1 :]
     if embedder is not None:
         checks += [_check_vectors(ledger, embedder), _check_search(ledger, embedder, user)]
         if index == "pgvector":
@@ -48,6 +54,45 @@ async def check_store(
     for check in checks:
         async for result in check:
             yield result
+
+
+async def check_embedder(embedder: Embedder) -> CheckResult:
+    """Check that the embedder answers."""
+    started = time.perf_counter()
+    try:
+        [vector] = await embedder.embed(["Does it answer?"], role="query")
+    except RecollectError as error:
+        return failed_check("embedder", error, mend=EMBEDDER_REMEDY)
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    return CheckResult("embedder", f"{embedder.model} answered in {elapsed_ms:.1f} ms with {len(vector)} numbers")
+
+
+def failed_check(name: str, error: RecollectError, *, mend: str = "") -> CheckResult:
+    """Return an error as a failure."""
+    return CheckResult(name, str(error) or type(error).__name__, "fail", mend, type(error))
+
+
+def check_folder(folder: Path) -> Iterator[CheckResult]:
+    """Check that the folder is writable and has free space."""
+    existing = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
+    try:
+        if not existing.is_dir():
+            raise NotADirectoryError(f"{existing} is not a folder")
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        mend = "give the folder write permission, or name another with --home"
+        yield CheckResult("home", f"{folder}: {error.strerror or error}", "fail", mend, OSError)
+        return
+    yield CheckResult("home", f"{folder} {'is writable' if existing == folder else 'can be created'}")
+    free = shutil.disk_usage(existing).free
+    message = f"{free / 1e9:.1f} GB free"
+    if free < _MIN_DISK_BYTES:
+        yield CheckResult("disk", message, "fail", "free some space before writing more", OSError)
+    elif free < _LOW_DISK_BYTES:
+        yield CheckResult("disk", message, "warn", "free some space soon")
+    else:
+        yield CheckResult("disk", message)
 
 
 def schema_version(dialect: Literal["sqlite", "postgres"]) -> int:

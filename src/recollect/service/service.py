@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,12 +26,12 @@ from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceConfig
 from recollect.model.change import Actor, Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
-from recollect.model.erasure import Receipt
+from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.query import EVERYTHING, Listing, Op, Where, exclude_expired
-from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
+from recollect.model.result import Facets, Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
@@ -51,14 +51,18 @@ from recollect.read.graph import build_graph
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
+from recollect.read.rewrite import last_question
 from recollect.read.telemetry import observe_read
 from recollect.recall import RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
+from recollect.service.audit import AuditLog
+from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
 from recollect.service.jobs import JobConfig, JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
+from recollect.service.recall_log import LoggedRecall, RecallLog
 from recollect.service.reviews import ReviewService, restore
 from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
@@ -81,13 +85,17 @@ _FORGET_BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
-    """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit."""
+    """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit.
+
+    `recall_log` is the number of recalls that are kept in memory.
+    """
 
     recall: RecallSettings = field(default_factory=RecallSettings)
     learning: LearningConfig = field(default_factory=LearningConfig)
     maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
     jobs: JobConfig = field(default_factory=JobConfig)
     max_memories: int = 0
+    recall_log: int = 0
     spill: Path | None = None
 
 
@@ -129,12 +137,14 @@ class Service:
         self._llm_budget = LlmBudget(self._ledger, config.learning.allowance)
         # Long-running callers: a replaced service is not closed before they are done.
         self.use_count = UseCount()
+        self.recall_log = RecallLog(config.recall_log)
         self.write_quota = WriteQuota(self._ledger, config.max_memories)
         self.embedding_migration = migration
         # Set by the wiring, because the mirror itself calls the service.
         self.mirror: MirrorFiles | None = None
         deps = self.deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
         self.api_keys = ApiKeys(self._ledger)
+        self.audit = AuditLog(self._ledger)
         self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
         self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
         self.usage = UsageService(self._ledger, config.learning.allowance)
@@ -343,6 +353,7 @@ class Service:
         """Return the memories that match a query, best first."""
         is_cacheable = not (request.explain or request.trace) and request.as_of is None and request.vector is None
         cache = self.result_cache if is_cacheable else None
+        started_at = now()
         with observe_read("recollect.search") as watching:
             lookup = await cache.look_up(scope, f"search {request!r}") if cache is not None else None
             if lookup is not None and lookup.answer is not None:
@@ -352,6 +363,7 @@ class Service:
                 if cache is not None and lookup is not None and not result.notes:
                     cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)
+        self.recall_log.record_search(scope, request.query, result, at=started_at)
         self._access_counter.record(scope, (hit.id for hit in result))
         return result
 
@@ -363,13 +375,25 @@ class Service:
     async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         """Return the memories that help with a conversation, and its messages with them inserted."""
         llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
+        started_at = now()
         with observe_read("recollect.recall") as watching:
             result = await recall.recall(
                 scope, request, self._recall_config, self.search_deps, llm=llm, result_cache=self.result_cache
             )
             watching.record_recall(result)
+        self.recall_log.record_recall(scope, last_question(request.messages), result, at=started_at)
         self._access_counter.record(scope, result.context.used)
         return result
+
+    async def recalls(self, scope: Scope) -> list[LoggedRecall]:
+        """Return the last recalls of the user, project or session in this process, newest first."""
+        if entries := self.recall_log.list(scope):
+            # Another process may have erased what they quote.
+            digest = user_digest(scope.user)
+            erased = [each.at for each in await self.erasure.list(entries[-1].at) if each.user == digest]
+            if erased:
+                self.recall_log.forget(scope.user, until=max(erased))
+        return self.recall_log.list(scope)
 
     def format_context(
         self, style: str, hits: Sequence[Hit], *, budget_tokens: int, conversation: Conversation | None = None
@@ -413,6 +437,15 @@ class Service:
     async def count(self, scope: Scope, listing: Listing) -> int:
         """Return the number of memories of a listing that have not expired."""
         return await self._lookup_source.count(scope, self._unexpired(listing))
+
+    async def facets(self, scope: Scope, listing: Listing) -> Facets:
+        """Return the numbers of memories of a listing by their fields."""
+        return await self._ledger.facets(scope, exclude_expired(listing))
+
+    async def learned_from(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, list[str]]:
+        """Return the ids of the active and superseded memories that were learned from each turn."""
+        derived = await self._ledger.derived(scope, turn_ids)
+        return {turn_id: [each.id for each in memories] for turn_id, memories in derived.items()}
 
     def _unexpired(self, listing: Listing) -> Listing:
         return exclude_expired(listing, coarse=self._lookup_source is not self._ledger)
@@ -488,6 +521,14 @@ class Service:
         """Return the integrity problems of the ledger, a sentence each."""
         return await self._ledger.check()
 
+    async def diagnose(self, *, index: str, deep: bool) -> AsyncIterator[CheckResult]:
+        """Check the embedder, the jobs, the vectors and the search; with `deep`, every page of the ledger too."""
+        yield await check_embedder(self._embedder)
+        async for result in check_store(
+            self._ledger, self._embedder, user=None, index=index, mend=False, integrity=deep
+        ):
+            yield result
+
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Rebuild the full-text index."""
         await self._ledger.rebuild_terms(progress)
@@ -497,6 +538,7 @@ class Service:
         user = receipt.scope.user
         self.sessions.resolver.forget(user)
         self.jobs.forget_user(user)
+        self.recall_log.forget(user)
         if self.mirror is None:
             return receipt
         return replace(receipt, stores=(*receipt.stores, await self.mirror.forget(user)))

@@ -87,6 +87,9 @@ def test_a_key_is_accepted_in_every_header_that_clients_use(client: TestClient) 
             "reads": True,
             "writes": False,
             "is_unknown": False,
+            "by_cookie": False,
+            "person": False,
+            "is_audited": False,
             "named_project": None,
             "scope": {"user": "ann", "project": "p", "session": "", "everywhere": False},
         }
@@ -108,7 +111,7 @@ def test_a_request_without_a_key_is_rejected_with_the_remedy(client: TestClient)
 def test_health_needs_no_key_and_paths_like_it_do(client: TestClient) -> None:
     for path in ("/live", "/health", "/ready", "/version", "/openapi.json", "/docs"):
         assert client.get(path).status_code == 200
-    for path in ("/live/", "//live", "/live/../whoami", "/LIVE", "/nothing"):
+    for path in ("/live/", f"{HERE}//live", "/live/../whoami", "/LIVE", "/nothing"):
         assert client.get(path, follow_redirects=False).status_code == 401
     with pytest.raises(WebSocketDisconnect), client.websocket_connect("/anything"):
         pass

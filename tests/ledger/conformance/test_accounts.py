@@ -31,6 +31,7 @@ class TestKey:
             new_key(everyone=True, reads=False),
             new_key(everyone=True, project="p"),
             new_key(admin=True),
+            new_key(user="bob", person=True),
         ]
         for new in made:
             await ledger.add_key(new.key)

@@ -49,6 +49,7 @@ def keys() -> None:
 @click.option("--admin", is_flag=True, help="Access to everything, including keys, jobs and users.")
 @click.option("--read", is_flag=True, help="Allow reading. Without --read and --write, both are allowed.")
 @click.option("--write", is_flag=True, help="Allow writing.")
+@click.option("--person", is_flag=True, help="For a person, who may approve what programs propose.")
 @click.option("--expires", metavar="TIME", help="When it expires: 12h, 90d, 4w from now, or a time like 2027-01-31.")
 @click.option("--name", metavar="TEXT", default="", help="Its name in the list and in history.")
 @pass_cli

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import shutil
-import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
@@ -21,11 +18,17 @@ from recollect.config.settings import Settings, ledger_path
 from recollect.errors import RecollectError
 from recollect.http.upstream.learning import WITHOUT_LLM, describe_access
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.service.diagnosis import CheckResult, check_store, schema_version
+from recollect.service.diagnosis import (
+    EMBEDDER_REMEDY,
+    CheckResult,
+    check_embedder,
+    check_folder,
+    check_store,
+    failed_check,
+    schema_version,
+)
 from recollect.wiring import open_chat, open_embedder, open_ledger
 
-_LOW_DISK_BYTES = 1 << 30
-_MIN_DISK_BYTES = 64 << 20
 _LLM_TIMEOUT_S = 15.0
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -51,7 +54,7 @@ class Diagnosis:
 
     def fail(self, name: str, error: RecollectError, *, mend: str = "") -> None:
         """Record an error as a failure."""
-        self.add(CheckResult(name, str(error) or type(error).__name__, "fail", mend, type(error)))
+        self.add(failed_check(name, error, mend=mend))
 
 
 @command("recollect doctor", "recollect doctor --mend")
@@ -103,18 +106,13 @@ def _describe_versions() -> str:
 
 async def _check_embedder(diagnosis: Diagnosis, settings: Settings, opened: AsyncExitStack) -> Embedder | None:
     """Check that the embedder answers; return it if it could be opened."""
-    embedder = None
     try:
         embedder = await open_embedder(settings)
-        opened.push_async_callback(embedder.close)
-        started = time.perf_counter()
-        [vector] = await embedder.embed(["Does it answer?"], role="query")
     except RecollectError as error:
-        diagnosis.fail("embedder", error, mend="see recollect config show for embedder, its URL and key")
-        return embedder
-    elapsed_ms = (time.perf_counter() - started) * 1000
-    message = f"{embedder.model} answered in {elapsed_ms:.1f} ms with {len(vector)} numbers"
-    diagnosis.add(CheckResult("embedder", message))
+        diagnosis.fail("embedder", error, mend=EMBEDDER_REMEDY)
+        return None
+    opened.push_async_callback(embedder.close)
+    diagnosis.add(await check_embedder(embedder))
     return embedder
 
 
@@ -149,7 +147,8 @@ async def _open_existing_ledger(diagnosis: Diagnosis, settings: Settings, embedd
     is_file = "://" not in settings.database and settings.database != "memory:"
     path = ledger_path(settings)
     if is_file:
-        _check_folder(diagnosis, path.parent)
+        for result in check_folder(path.parent):
+            diagnosis.add(result)
         if not path.exists():
             diagnosis.add(CheckResult("ledger", f"none yet at {path}; the first recollect add creates it"))
             return None
@@ -158,26 +157,3 @@ async def _open_existing_ledger(diagnosis: Diagnosis, settings: Settings, embedd
     schema = schema_version("sqlite" if is_file else "postgres")
     diagnosis.add(CheckResult("ledger", f"{path if is_file else 'the database'} opens, schema {schema}"))
     return ledger
-
-
-def _check_folder(diagnosis: Diagnosis, folder: Path) -> None:
-    """Check that the folder is writable and has free space."""
-    existing = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
-    try:
-        if not existing.is_dir():
-            raise NotADirectoryError(f"{existing} is not a folder")
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        mend = "give the folder write permission, or name another with --home"
-        diagnosis.add(CheckResult("home", f"{folder}: {error.strerror or error}", "fail", mend, OSError))
-        return
-    diagnosis.add(CheckResult("home", f"{folder} {'is writable' if existing == folder else 'can be created'}"))
-    free = shutil.disk_usage(existing).free
-    message = f"{free / 1e9:.1f} GB free"
-    if free < _MIN_DISK_BYTES:
-        diagnosis.add(CheckResult("disk", message, "fail", "free some space before writing more", OSError))
-    elif free < _LOW_DISK_BYTES:
-        diagnosis.add(CheckResult("disk", message, "warn", "free some space soon"))
-    else:
-        diagnosis.add(CheckResult("disk", message))

@@ -31,7 +31,7 @@ from recollect.http.api.schemas import (
 )
 from recollect.http.params import POSITION_PATTERN, IntegralFloat, StrictModel, example
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
-from recollect.model.change import ChangeKind
+from recollect.model.change import Actor, ChangeKind
 from recollect.model.erasure import user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -65,6 +65,7 @@ class HistoryEntryResponse(BaseModel):
     at: str = Field(json_schema_extra={"format": "date-time"})
     who: str
     why: str
+    actor: Actor = Field(description="Whether a person or a program made the change; `agent` if it is not recorded.")
     version: int
     before: JsonObject | None
     after: JsonObject

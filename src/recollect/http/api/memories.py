@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import Depends, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,11 +31,12 @@ from recollect.http.api.schemas import (
 )
 from recollect.http.api.schemas import Filter as FilterBody
 from recollect.http.api.sessions import Messages, dump_messages
-from recollect.http.auth.caller import CallerDep
+from recollect.http.auth.caller import Caller, CallerDep
 from recollect.http.params import (
     CURSOR_PATTERN,
     Count,
     Embedding,
+    Id,
     IntegralFloat,
     Label,
     StrictModel,
@@ -48,12 +49,23 @@ from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceD
 from recollect.model.arguments import parse_idempotency_key, parse_messages, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
-from recollect.model.result import Page, PromptBlock, RecallOutcome, TracedCandidate
-from recollect.model.scope import Level
+from recollect.model.result import (
+    FACETS,
+    FeatureContribution,
+    LogOdds,
+    Page,
+    PromptBlock,
+    ReadTrace,
+    RecallOutcome,
+    TracedCandidate,
+    TracedPeriod,
+)
+from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
+from recollect.service.service import Service
 from recollect.text.time_expressions import parse_time_filter
 
 memories_router = create_api_router("memories")
@@ -109,6 +121,32 @@ class MemoryListBody(StrictModel):
     as_of: Time | None = Field(default=None, description="List what was valid at this time; ignores `statuses`.")
 
 
+class FacetsBody(StrictModel):
+    """Which memories to count."""
+
+    model_config = example(filters={"importance": {"gte": 0.5}}, statuses=["active", "review"])
+
+    filters: FilterBody = Field(default_factory=lambda: FilterBody({}))
+    statuses: list[Annotated[Status, Field(strict=False)]] = Field(default_factory=lambda: [Status.ACTIVE])
+    turns: bool = Field(default=False, description="Whether to include turns.")
+
+
+class FacetValue(BaseModel):
+    """A value of a field, and the number of memories that have it."""
+
+    value: str = Field(description="Empty for memories without one.")
+    count: int = Field(ge=1)
+
+
+class FacetsResponse(BaseModel):
+    """The number of memories, and by each value of some fields: at most 100 values each."""
+
+    total: int = Field(ge=0)
+    facets: dict[Literal[FACETS], list[FacetValue]] = Field(  # type: ignore[valid-type]
+        description="Most frequent first; `month` of the event or else of the statement, latest first."
+    )
+
+
 class ForgetBody(StrictModel):
     """Which memories to forget."""
 
@@ -129,17 +167,34 @@ class ReviewResponse(MemoryChangeResponse):
     superseded: list[str] = Field(description="The ids of the memories that it replaced.")
 
 
-@memories_router.get("/memories", response_model=PageOf[MemoryResponse])
-async def list_memories(
-    scope: ScopeDep,
-    service: ServiceDep,
+async def _query_filter(
     category: Annotated[list[Category] | None, Query(description="Any of these.")] = None,
     type: Annotated[list[MemoryType] | None, Query(description="Any of these.")] = None,
     level: Annotated[list[Level] | None, Query(description="Any of these.")] = None,
     key: Annotated[Label | None, Query(description="Facts with this key.")] = None,
     tag: Annotated[list[Label] | None, Query(description="All of these.")] = None,
-    status: Annotated[list[Status] | None, Query(description="Any of these; by default active.")] = None,
-    turns: Annotated[bool, Query(description="Whether to include turns.")] = False,
+) -> Filter:
+    filters: list[Filter] = [
+        where(name, Op.IN, [str(each) for each in values])
+        for name, values in (("category", category), ("type", type), ("level", level))
+        if values
+    ]
+    filters += [where("key", Op.EQ, key)] if key is not None else []
+    return And((*filters, *(where("tags", Op.CONTAINS, each) for each in tag or ())))
+
+
+_QueryFilter = Annotated[Filter, Depends(_query_filter)]
+_Statuses = Annotated[list[Status] | None, Query(description="Any of these; by default active.")]
+_Turns = Annotated[bool, Query(description="Whether to include turns.")]
+
+
+@memories_router.get("/memories", response_model=PageOf[MemoryResponse])
+async def list_memories(
+    scope: ScopeDep,
+    service: ServiceDep,
+    filter: _QueryFilter,
+    status: _Statuses = None,
+    turns: _Turns = False,
     order: Annotated[Literal["newest", "oldest"], Query(description="Which come first.")] = "newest",
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -149,14 +204,7 @@ async def list_memories(
 
     With `as_of` only memories that were valid at that time are listed, as they were then.
     """
-    filters: list[Filter] = [
-        where(name, Op.IN, [str(each) for each in values])
-        for name, values in (("category", category), ("type", type), ("level", level))
-        if values
-    ]
-    filters += [where("key", Op.EQ, key)] if key is not None else []
-    filters += [where("tags", Op.CONTAINS, each) for each in tag or ()]
-    listing = _listing(And(tuple(filters)), status or (), turns=turns, order=order, limit=limit, cursor=cursor)
+    listing = _listing(filter, status or (), turns=turns, order=order, limit=limit, cursor=cursor)
     return _memory_page(await service.find(scope, listing, as_of=parse_time(as_of, name="as_of")))
 
 
@@ -166,6 +214,27 @@ async def list_memories_by_filter(body: MemoryListBody, scope: ScopeDep, service
     options = body.model_dump(include={"turns", "order", "limit", "cursor"})
     listing = _listing(parse_filter(body.filters.root), body.statuses, **options)
     return _memory_page(await service.find(scope, listing, as_of=parse_time(body.as_of, name="as_of")))
+
+
+@memories_router.get("/facets", response_model=FacetsResponse)
+async def count_by_field(
+    scope: ScopeDep, service: ServiceDep, filter: _QueryFilter, status: _Statuses = None, turns: _Turns = False
+) -> JSONResponse:
+    """Count the memories of the scope by their fields; `POST /facets` takes every filter.
+
+    The counts by status include the statuses that are not listed.
+    """
+    return json_response(await service.facets(scope, _listing(filter, status or (), turns=turns, cursor=None)))
+
+
+@memories_router.post("/facets", response_model=FacetsResponse)
+async def count_by_field_and_filter(body: FacetsBody, scope: ScopeDep, service: ServiceDep) -> JSONResponse:
+    """Count the memories of the scope that match a filter by their fields.
+
+    The counts by status include the statuses that are not listed.
+    """
+    listing = _listing(parse_filter(body.filters.root), body.statuses, turns=body.turns, cursor=None)
+    return json_response(await service.facets(scope, listing))
 
 
 def _listing(filter: Filter, statuses: Any, *, turns: bool, cursor: str | None, **more: Any) -> Listing:
@@ -333,6 +402,9 @@ class QueryOptions(StrictModel):
     at: Time | None = Field(default=None, description='The time that "last March" is relative to; by default now.')
     as_of: Time | None = Field(default=None, description="Answer from what was valid at this time.")
     trace: bool = Field(default=False, description="Return every candidate with its scores and why it was dropped.")
+    memory_id: Id | None = Field(
+        default=None, description="With `trace`: a memory that the candidates contain, found or not, with the reason."
+    )
 
 
 class SearchBody(QueryOptions):
@@ -359,11 +431,45 @@ class RecallBody(QueryOptions):
     requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
+@fields_of(FeatureContribution)
+class ContributionResponse(BaseModel):
+    """The log-odds that a feature adds: its value times its weight."""
+
+
+@fields_of(LogOdds)
+class LogOddsResponse(BaseModel):
+    """The parts of a relevance before later steps changed it; `base` and `question` are equal for all candidates."""
+
+    contributions: list[ContributionResponse] = Field(description="Of the candidate's features, strongest first.")
+
+
 @fields_of(TracedCandidate)
 class CandidateResponse(BaseModel):
     """A candidate in a trace."""
 
     decision: str = Field(description="`selected`, or why it was dropped.")
+    selected: bool
+    in_prompt: bool | None = Field(description="Null for a search.")
+    forced: bool = Field(description="Whether it is here only because `memory_id` names it.")
+    ranks: dict[str, int] = Field(
+        description="From 1, after the steps fuse, rerank, rank, newest and select, until it was dropped."
+    )
+    log_odds: LogOddsResponse | None
+
+
+@fields_of(TracedPeriod)
+class PeriodResponse(BaseModel):
+    """A time expression of a question."""
+
+
+@fields_of(ReadTrace)
+class TraceResponse(BaseModel):
+    """How a question was read: whether it was searched for and why, the query, and the limits."""
+
+    rewrite: str = Field(description="as-is, terms, llm or hyde.")
+    periods: list[PeriodResponse]
+    budget_tokens: int | None = Field(description="The maximum size of the text block; null for a search.")
+    pool: int = Field(description="The number of candidates.")
 
 
 class SearchResponse(BaseModel):
@@ -372,6 +478,7 @@ class SearchResponse(BaseModel):
     results: list[MemoryHit]
     steps_us: dict[str, float] = Field(description="The duration of each step in microseconds.")
     notes: list[str]
+    trace: TraceResponse | None = Field(description="Set if a trace was requested.")
     candidates: list[CandidateResponse]
 
 
@@ -391,12 +498,16 @@ class RecallResponse(BaseModel):
     messages: list[JsonObject]
     steps_us: dict[str, float]
     notes: list[str]
+    trace: TraceResponse | None = Field(description="Set if a trace was requested.")
     candidates: list[CandidateResponse]
 
 
 @search_router.post("/search", response_model=SearchResponse)
-async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+async def search(
+    body: SearchBody, caller: CallerDep, scope: ScopeDep, service: ServiceDep, settings: SettingsDep
+) -> JSONResponse:
     """Return the memories and turns that match a question, best first, with scores from 0 to 1."""
+    traced_id = await _check_traced_id(body, caller, scope, service)
     times = parse_time_filter(body.query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
     result = await service.search(
         scope,
@@ -410,6 +521,7 @@ async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, setting
             periods=times.periods,
             explain=body.explain,
             trace=body.trace,
+            traced_id=traced_id,
         ),
     )
     return json_response(
@@ -417,13 +529,16 @@ async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, setting
             **result.to_dict(),
             "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
             "notes": list(result.notes),
+            "trace": result.trace.to_dict() if result.trace else None,
             "candidates": [each.to_dict() for each in result.candidates],
         }
     )
 
 
 @search_router.post("/recall", response_model=RecallResponse)
-async def recall(body: RecallBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+async def recall(
+    body: RecallBody, caller: CallerDep, scope: ScopeDep, service: ServiceDep, settings: SettingsDep
+) -> JSONResponse:
     """Return the memories that help to answer the last message, as a text block and inserted into the messages.
 
     If memory is unavailable the outcome says so and the messages are unchanged.
@@ -440,6 +555,16 @@ async def recall(body: RecallBody, scope: ScopeDep, service: ServiceDep, setting
             is_fact=body.is_fact,
             requires_tool=body.requires_tool,
             trace=body.trace,
+            traced_id=await _check_traced_id(body, caller, scope, service),
         ),
     )
     return json_response(result)
+
+
+async def _check_traced_id(body: QueryOptions, caller: Caller, scope: Scope, service: Service) -> str:
+    """Return the memory that the trace contains; NotFound for one that the caller may not see."""
+    if body.memory_id is None:
+        return ""
+    if not body.trace:
+        raise InvalidInput("memory_id is for a trace; set trace to true")
+    return caller.ensure_visible(await service.get(Scope(scope.user), body.memory_id)).id

@@ -142,6 +142,7 @@ class SettingItem(BaseModel):
     value: str = Field(description="The value as text; for a secret only whether it is set.")
     default: str
     variable: str = Field(description="The environment variable.")
+    source: str = Field(description="default, preset, file, environment or command line, with a name.")
     description: str
 
 
@@ -269,4 +270,6 @@ async def list_all_jobs(
 @admin_router.get("/admin/settings")
 async def get_settings(settings: SettingsDep) -> ListOf[SettingItem]:
     """Return the settings in force, without secrets."""
-    return ListOf(results=[SettingItem.model_validate(row) for row in rows(LoadedSettings(settings))])
+    return ListOf(
+        results=[SettingItem.model_validate(row) for row in rows(LoadedSettings(settings, settings.sources))]
+    )

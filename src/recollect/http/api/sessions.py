@@ -81,6 +81,12 @@ class TurnResponse(BaseModel):
     said_at: str = Field(json_schema_extra={"format": "date-time"})
 
 
+class LearnedTurnResponse(TurnResponse):
+    """A turn of a session, and what was learned from it."""
+
+    learned: list[str] = Field(description="The ids of the active and superseded memories learned from it.")
+
+
 class RememberResponse(BaseModel):
     """The stored turns, and the job that learns from them."""
 
@@ -147,11 +153,14 @@ async def remember(
     return json_response(response)
 
 
-@sessions_router.get("/turns", response_model=PageOf[TurnResponse])
+@sessions_router.get("/turns", response_model=PageOf[LearnedTurnResponse])
 async def list_turns(scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List the turns of a session in order; without a session, the turns outside of sessions."""
     turns = await service.turns(scope, after=decode_position(cursor, int) or 0, limit=limit + 1)
-    return page_response(turns, limit, lambda turn: encode_cursor(turn.position))
+    learned = await service.learned_from(scope, [turn.id for turn in turns[:limit]])
+    results = [{**turn.to_dict(), "learned": learned.get(turn.id, [])} for turn in turns[:limit]]
+    more = encode_cursor(turns[limit - 1].position) if len(turns) > limit else None
+    return json_response({"results": results, "cursor": more})
 
 
 @sessions_router.get("/sessions", response_model=PageOf[SessionResponse])

@@ -32,6 +32,12 @@ class Caller:
     writes: bool = True
     # Whether the ledger was unavailable during authentication: chats are served, and nothing is read.
     is_unknown: bool = False
+    # Whether the key came in the page's cookie.
+    by_cookie: bool = False
+    # Whether each access to a user's memories is recorded, because the cookie's key is for several users.
+    is_audited: bool = False
+    # Whether the key is a person's.
+    person: bool = False
 
     def scope(
         self, user_id: str | None = None, project_id: str | None = None, session_id: str | None = None
@@ -113,6 +119,11 @@ class Caller:
     def _check_identified(self) -> None:
         if self.is_unknown:
             raise StoreUnavailable("The ledger is unavailable, so that credentials cannot be checked")
+
+    @property
+    def may_act_as_person(self) -> bool:
+        """Whether the caller's changes may be those of a person: a key without that right is a program's."""
+        return self.kind != "key" or self.admin or self.person
 
     def author(self, why: str = "", *, actor: Actor = Actor.AGENT) -> Author:
         """Return the author of the caller's changes for the history."""

@@ -8,13 +8,31 @@ from dataclasses import dataclass, replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from recollect.errors import InvalidInput, MissingUser, NotAllowed, RecollectError, Unauthenticated, Unavailable
+from recollect.errors import (
+    InvalidInput,
+    MissingUser,
+    NotAllowed,
+    RecollectError,
+    TooFast,
+    Unauthenticated,
+    Unavailable,
+)
 from recollect.http.auth.address import client_network, is_within
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REMOVED, Caller
+from recollect.http.auth.cookie import (
+    PAGE_HEADER,
+    accepts_cookie,
+    check_own_page,
+    cookie_header,
+    read_cookie,
+    without_cookie,
+)
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
 from recollect.http.errors import ErrorFormat, ErrorInfo, send_error, status_of
+from recollect.http.page.page import PAGE_PREFIX
 from recollect.http.params import decode_header
+from recollect.http.routing import API_PREFIX
 from recollect.model.key import KEY_PREFIX, ApiKey
 from recollect.model.scope import Scope as MemoryScope
 from recollect.service.api_keys import ApiKeys
@@ -27,6 +45,7 @@ MAX_PEERS = 10_000
 OPEN_PATHS = frozenset({
     "/live", "/health", "/ready", "/version", "/openapi.json",
     "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
+    "/", f"{API_PREFIX}/login", f"{API_PREFIX}/logout",
 })  # fmt: skip
 # Headers that reverse proxies add.
 _PROXY_HEADERS = frozenset({
@@ -75,50 +94,86 @@ class Lockout:
         window.failures += 1
 
 
-class TooManyFailures(RecollectError):
+class TooManyFailures(TooFast):
     """A peer sent too many wrong credentials."""
 
     def __init__(self, wait_s: float) -> None:
-        super().__init__("Too many wrong credentials from this address; wait before the next attempt")
-        self.wait_s = wait_s
+        message = "Too many wrong credentials from this address; wait before the next attempt"
+        super().__init__(message, retry_after_s=wait_s)
 
 
 class AuthMiddleware:
     """ASGI middleware that puts the caller into the state of the request, or rejects it."""
 
-    def __init__(self, app: ASGIApp, rules: AuthRules, error_formats: Mapping[str, ErrorFormat]) -> None:
-        self._app, self._rules, self._error_formats = app, rules, error_formats
-        self._lockout = Lockout()
-        self._gateway_headers = frozenset(filter(None, (rules.user_header, rules.project_header)))
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, error_formats: Mapping[str, ErrorFormat]) -> None:
+        self._app, self._authenticator, self._error_formats = app, authenticator, error_formats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its caller, or reject it."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith(PAGE_PREFIX):
             await self._app(scope, receive, send)
             return
         try:
             # In place: the access log reads from this scope what later parts put into it.
-            scope.update(await self._authenticate(scope))
+            scope.update(await self._authenticator.authenticate(scope))
         except RecollectError as error:
-            await send_error(scope, send, _describe_rejection(error), self._error_formats)
+            # Without the wrong cookie the page can log in; it would also count as a failure each time.
+            clear = {"Set-Cookie": self._authenticator.cookie("", scope)} if _has_wrong_cookie(scope, error) else {}
+            await send_error(scope, send, _describe_rejection(error, clear), self._error_formats)
             return
         await self._app(scope, receive, send)
 
-    async def _authenticate(self, scope: Scope) -> Scope:
-        """Return the request with its caller and without our credentials."""
-        rules, headers = self._rules, scope["headers"]
-        credentials = read_credentials(headers, user_header=rules.user_header, project_header=rules.project_header)
+
+class Authenticator:
+    """Finds the caller of a request by the rules of the settings."""
+
+    def __init__(self, rules: AuthRules) -> None:
+        self.rules = self._rules = rules
+        self._lockout = Lockout()
+        self._gateway_headers = frozenset(filter(None, (rules.user_header, rules.project_header)))
+
+    async def log_in(self, scope: Scope, key: str) -> Caller:
+        """Return the caller of a key; Unauthenticated if it is wrong, which counts for the lockout."""
+        if not self._rules.keys:
+            raise Unauthenticated("API keys are not accepted here")
+        keys = scope["app"].state.service_handle.get().api_keys
+        return await self._verify(key, self._origin(scope, self._read_credentials(scope)), keys)
+
+    def cookie(self, key: str, scope: Scope) -> str:
+        """Return the Set-Cookie header that stores a key, or deletes it if it is empty."""
+        return cookie_header(key, scope, base_path=self._rules.base_path, proxies=self._rules.proxies)
+
+    def _read_credentials(self, scope: Scope) -> Credentials:
+        rules = self._rules
+        return read_credentials(scope["headers"], user_header=rules.user_header, project_header=rules.project_header)
+
+    def _origin(self, scope: Scope, credentials: Credentials) -> str:
+        """Return the address that failures are counted by: as a trusted proxy reports it, or else the peer's."""
         address = scope["client"][0] if scope.get("client") else ""
-        trusts_forwarded = credentials.forwarded and is_within(address, rules.proxies)
-        origin = credentials.forwarded if trusts_forwarded else address
+        return credentials.forwarded if credentials.forwarded and is_within(address, self._rules.proxies) else address
+
+    async def authenticate(self, scope: Scope) -> Scope:
+        """Return the request with its caller and without our credentials."""
+        headers = scope["headers"]
+        credentials = self._read_credentials(scope)
+        has_cookie = bool(credentials.cookie)
+        has_other = bool(credentials.key or (self._rules.tokens is not None and credentials.token))
+        by_cookie = has_cookie and not has_other and self._rules.keys and accepts_cookie(scope["path"])
+        if by_cookie:
+            check_own_page(scope)
+            credentials.key = credentials.cookie
+        address = scope["client"][0] if scope.get("client") else ""
+        origin = self._origin(scope, credentials)
         caller = await self._resolve_caller(credentials, address, origin, scope["app"].state.service_handle)
+        if by_cookie:
+            caller = replace(caller, by_cookie=True, is_audited=caller.user is None)
         self._check_names(caller, credentials)
         if caller.user is None and any(credentials.users):
             # Nobody vouches for the header, but a caller who may act for any user limits the request to this one.
             caller = replace(caller, user=next(filter(None, credentials.users)))
         # The names in the gateway's headers are the caller's by now, and none of the upstream's business.
         stripped = self._gateway_headers | ({b"authorization"} if caller.kind == "jwt" else frozenset())
-        if credentials.key or any(name in stripped for name, _ in headers):
+        if credentials.key or has_cookie or any(name in stripped for name, _ in headers):
             headers = strip_own_keys(headers, also=stripped)
         key_removed = caller.kind in ("key", "jwt") and not any(name == b"authorization" for name, _ in headers)
         state = {**scope.get("state", {}), STATE_CALLER: caller, STATE_KEY_REMOVED: key_removed}
@@ -194,6 +249,7 @@ def _caller_from_key(key: ApiKey) -> Caller:
         admin=key.admin,
         reads=key.reads,
         writes=key.writes,
+        person=key.person,
     )
 
 
@@ -211,13 +267,18 @@ def _caller_from_gateway(credentials: Credentials, rules: AuthRules) -> Caller:
     return Caller(kind="gateway", name="gateway", user=scope.user, project=scope.project or None)
 
 
-def _describe_rejection(error: RecollectError) -> ErrorInfo:
-    code, message = type(error).__name__, str(error)
-    if isinstance(error, TooManyFailures):
-        return ErrorInfo(429, code, message, retry_after_s=error.wait_s)
+def _describe_rejection(error: RecollectError, headers: Mapping[str, str]) -> ErrorInfo:
     status = status_of(error)
-    headers = {"WWW-Authenticate": 'Bearer realm="recollect"'} if status == 401 else {}
-    return ErrorInfo(status, code, message, retry_after_s=1.0 if error.retryable else None, headers=headers)
+    if status == 401:
+        headers = {**headers, "WWW-Authenticate": 'Bearer realm="recollect"'}
+    retry_after_s = getattr(error, "retry_after_s", 1.0) if error.retryable else None
+    return ErrorInfo(status, type(error).__name__, str(error), retry_after_s=retry_after_s, headers=headers)
+
+
+def _has_wrong_cookie(scope: Scope, error: RecollectError) -> bool:
+    return isinstance(error, Unauthenticated) and any(
+        name == b"cookie" and read_cookie(value) for name, value in scope["headers"]
+    )
 
 
 Header = tuple[bytes, bytes]
@@ -232,6 +293,8 @@ class Credentials:
 
     key: str = ""
     token: str = ""
+    # The key in the page's cookie.
+    cookie: str = ""
     users: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     # The user and project that the client itself names.
@@ -257,6 +320,8 @@ def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_h
                 credentials.token = rest.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
         elif name in _KEY_HEADERS:
             credentials.key = credentials.key or _extract_key(value)
+        elif name == b"cookie":
+            credentials.cookie = credentials.cookie or read_cookie(value)
         elif name == user_header:
             credentials.users += (decode_header(value),)
         elif name == b"x-memory-user":
@@ -271,12 +336,17 @@ def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_h
 
 
 def strip_own_keys(headers: Sequence[Header], *, also: frozenset[bytes] = frozenset()) -> list[Header]:
-    """Return the headers without our keys and without the headers in `also`."""
-    return [
-        (name, value)
-        for name, value in headers
-        if name not in also and not ((name == b"authorization" or name in _KEY_HEADERS) and _extract_key(value))
-    ]
+    """Return the headers without our keys, our cookie and the headers in `also`."""
+    stripped = []
+    for name, value in headers:
+        if name in also or name == PAGE_HEADER:
+            continue
+        if (name == b"authorization" or name in _KEY_HEADERS) and _extract_key(value):
+            continue
+        if name == b"cookie" and not (value := without_cookie(value)):
+            continue
+        stripped.append((name, value))
+    return stripped
 
 
 def _extract_key(value: bytes) -> str:

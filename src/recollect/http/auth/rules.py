@@ -38,6 +38,8 @@ class AuthRules:
     project_header: bytes = b""
     tokens: TokenVerifier | None = None
     allows_anonymous_proxy: bool = False
+    # The path below which a reverse proxy serves this server.
+    base_path: str = ""
 
 
 def load_auth_rules(settings: Settings) -> AuthRules:
@@ -63,6 +65,7 @@ def load_auth_rules(settings: Settings) -> AuthRules:
         project_header=_parse_header_name(settings.gateway_project_header, "gateway_project_header", optional=True),
         tokens=_create_verifier(settings) if jwt else None,
         allows_anonymous_proxy=settings.allow_anonymous_proxy,
+        base_path=settings.base_path,
     )
 
 

@@ -8,12 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from recollect.aio.throttle import LoopThrottle
-from recollect.errors import InvalidInput, MissingUser, NotAllowed, UpstreamBroken, UpstreamUnavailable
+from recollect.errors import (
+    InvalidInput,
+    MissingUser,
+    NotAllowed,
+    RecollectError,
+    UpstreamBroken,
+    UpstreamUnavailable,
+)
+from recollect.http.auth.audit import record_access
 from recollect.http.auth.caller import STATE_CALLER
 from recollect.http.proxy.asgi_io import (
     BodyTooLarge,
@@ -82,6 +91,11 @@ class ChatCompletions:
         except (InvalidInput, NotAllowed) as error:
             await _send_rejection(send, error)
             return
+        try:
+            await record_access(scope, caller, options.scope.user)
+        except RecollectError:
+            # The chat goes on, without a look at memories that could not be recorded.
+            options = replace(options, reads=False)
         async with DisconnectWatcher(receive):
             await self._answer(scope, send, raw, body, fields, options)
 

@@ -133,6 +133,11 @@ class UpstreamModels:
         model = self._usable(self._last_scope, self._last_model, self._last_proven)
         return model is not None and model.access.is_open and not self._is_rejected(model)
 
+    @property
+    def last_model(self) -> str:
+        """The model that the last chat named, or an empty text."""
+        return self._last_model
+
     def describe(self) -> str:
         """Describe how the server learns now."""
         if not self._settings.worker:
@@ -371,10 +376,14 @@ def allowance_of(settings: Settings) -> LlmQuota:
     )
 
 
+def has_upstream(settings: Settings) -> bool:
+    """Return whether the settings name an endpoint for chats."""
+    return bool(settings.upstream_url or settings.upstreams or settings.upstream_api_key.get_secret_value())
+
+
 def may_learn_with_upstream(settings: Settings) -> bool:
     """Return whether the settings allow learning with the upstream's models."""
-    has_upstream = settings.upstream_url or settings.upstreams or settings.upstream_api_key.get_secret_value()
-    return settings.learn == "auto" and not settings.llm and settings.learn_with_upstream and bool(has_upstream)
+    return settings.learn == "auto" and not settings.llm and settings.learn_with_upstream and has_upstream(settings)
 
 
 def describe_start(settings: Settings) -> str:

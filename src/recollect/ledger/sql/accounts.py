@@ -192,6 +192,7 @@ def _key(row: Sequence[Any]) -> ApiKey:
         admin="admin" in granted,
         reads="read" in granted,
         writes="write" in granted,
+        person="person" in granted,
         created_at=from_micros(created),
         expires_at=time_or_none(expires),
         revoked_at=time_or_none(revoked),

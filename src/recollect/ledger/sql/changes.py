@@ -302,8 +302,8 @@ async def _rows_of(tx: Tx, owner: Owner, ids: list[str]) -> dict[str, int]:
 async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: Author) -> None:
     at = to_micros(plan.at)
     await tx.many(
-        "INSERT INTO history (user_id, memory_id, batch, verb, at, who, why, version, undoes, before, after) "
-        "VALUES (:user, :memory_id, :batch, :verb, :at, :who, :why, :version, :undoes, :before, :after)",
+        "INSERT INTO history (user_id, memory_id, batch, verb, at, who, why, actor, version, undoes, before, after) "
+        "VALUES (:user, :memory_id, :batch, :verb, :at, :who, :why, :actor, :version, :undoes, :before, :after)",
         [
             {
                 "user": owner.name,
@@ -313,6 +313,7 @@ async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: Auth
                 "at": at,
                 "who": by.who,
                 "why": by.why,
+                "actor": str(by.actor),
                 "version": line.version,
                 "undoes": line.undoes,
                 "before": None if line.before is None else json.dumps(to_plain(line.before), ensure_ascii=False),

@@ -19,14 +19,14 @@ from recollect.ledger.sql.memories import (
 )
 from recollect.ledger.sql.tx import Row, Tx
 from recollect.ledger.types import Derived, NumberedRecord
-from recollect.model.change import Author, ChangeKind, HistoryEntry
+from recollect.model.change import Actor, Author, ChangeKind, HistoryEntry
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, time_or_none, to_micros
 
-ENTRY_COLUMNS = "id, batch, memory_id, verb, at, who, why, version, before, after, undoes"
+ENTRY_COLUMNS = "id, batch, memory_id, verb, at, who, why, version, before, after, undoes, actor"
 
 
 def entry_from_row(row: Row) -> HistoryEntry:
@@ -37,7 +37,7 @@ def entry_from_row(row: Row) -> HistoryEntry:
         memory_id=row[2],
         verb=ChangeKind(row[3]),
         at=from_micros(row[4]),
-        by=Author(row[5], row[6]),
+        by=Author(row[5], row[6], actor=Actor(row[11] or Actor.AGENT)),
         version=row[7],
         before=None if row[8] is None else json.loads(row[8]),
         after=json.loads(row[9]) if row[9] else {},

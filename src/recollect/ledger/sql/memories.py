@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -13,12 +15,14 @@ from recollect.ledger.sql.tx import OPERATORS, Dialect, Row, Tx
 from recollect.ledger.types import NumberedRecord
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import EVERYTHING, FIELDS, And, Filter, Kind, Listing, Not, Op, Or, Where, validate_limit
-from recollect.model.result import Page
+from recollect.model.result import FACETS, Facets, Page
 from recollect.model.scope import Level, Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, micros_or_none, now, time_or_none, to_micros
 from recollect.model.traits import compute_traits, speaker_name
 
+_DAY_MICROS = 86_400_000_000
+_FACET_COLUMNS = ("category", "type", "level", "project_id", "session_id", "status")
 # Text fields of the body, and their defaults.
 _IN_BODY = {"value": "NULL", "source": "''", "trust": "'high'"}
 _COLUMNS = {name: '"key"' if name == "key" else name for name in FIELDS}
@@ -274,6 +278,34 @@ async def count(tx: Tx, scope: Scope, listing: Listing) -> int:
         f"SELECT count(*) FROM memories WHERE {_listing_condition(tx, scope, listing, params)}", params
     )
     return int(rows[0][0])
+
+
+async def facets(tx: Tx, scope: Scope, listing: Listing) -> Facets:
+    """Count the memories of a listing by their fields; those of other statuses count for `status` alone."""
+    params: dict[str, Any] = {}
+    condition = _listing_condition(tx, scope, replace(listing, statuses=()), params)
+    in_body = (f"COALESCE({tx.dialect.in_body(name)}, {_IN_BODY[name]})" for name in ("source", "trust"))
+    # Grouped by the day, because the databases name months differently.
+    day = f"COALESCE(occurred_at, created_at) / {_DAY_MICROS}"
+    columns = (*_FACET_COLUMNS, *in_body, day, f"COALESCE({tx.dialect.in_body('tags')}, '[]')")
+    names = ", ".join(map(str, range(1, len(columns) + 1)))
+    rows = await tx.rows(
+        f"SELECT {', '.join(columns)}, count(*) FROM memories WHERE {condition} GROUP BY {names}", params
+    )
+    counts: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
+    total = 0
+    for *values, source, trust, day_number, tags, count in rows:
+        row = dict(zip(_FACET_COLUMNS, values, strict=True))
+        counts["status"][row.pop("status")] += count
+        if STATUSES[values[_FACET_COLUMNS.index("status")]] not in listing.statuses:
+            continue
+        total += count
+        month = from_micros(day_number * _DAY_MICROS).strftime("%Y-%m")
+        for name, value in {**row, "source": source, "trust": trust, "month": month}.items():
+            counts[name][value] += count
+        for tag in json.loads(tags):
+            counts["tags"][tag] += count
+    return Facets(total, {name: tuple(counts[name].items()) for name in FACETS})
 
 
 def _listing_condition(tx: Tx, scope: Scope, listing: Listing, params: dict[str, Any]) -> str:

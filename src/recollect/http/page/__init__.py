@@ -1,0 +1,1 @@
+"""The web page: static files that use the REST API, served by the same process."""

@@ -1,0 +1,127 @@
+/** What to paste for each client. */
+
+/** @typedef {{base: string, key: string, user: string}} Place */
+
+/** A text as it is written in Python and JavaScript. @param {string} text */
+const quoted = (text) => JSON.stringify(text);
+
+/** @type {{name: string, title: string, intro: string, install?: string, code: (place: Place) => string}[]} */
+export const SNIPPETS = [
+  {
+    name: "openai-python",
+    title: "OpenAI for Python",
+    intro: "Only the base URL changes. Each user has a memory of their own.",
+    install: "pip install openai",
+    code: ({ base, key, user }) => `from openai import OpenAI
+
+client = OpenAI(base_url=${quoted(`${base}/v1`)}, api_key=${quoted(key)})
+answer = client.chat.completions.create(
+    model="gpt-5-mini",
+    user=${quoted(user)},
+    messages=[{"role": "user", "content": "My budget for the Hawaii trip is $10,000"}],
+)
+print(answer.choices[0].message.content)`,
+  },
+  {
+    name: "openai-js",
+    title: "OpenAI for JavaScript",
+    intro: "Only the base URL changes. The Vercel AI SDK takes the same base URL.",
+    install: "npm install openai",
+    code: ({ base, key, user }) => `import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: ${quoted(`${base}/v1`)}, apiKey: ${quoted(key)} });
+const answer = await client.chat.completions.create({
+  model: "gpt-5-mini",
+  user: ${quoted(user)},
+  messages: [{ role: "user", content: "My budget for the Hawaii trip is $10,000" }],
+});
+console.log(answer.choices[0].message.content);`,
+  },
+  {
+    name: "curl",
+    title: "curl",
+    intro: "A chat with memory.",
+    code: ({ base, key, user }) => `curl ${base}/v1/chat/completions -H 'Content-Type: application/json' -H 'Authorization: Bearer ${key}' -d '{
+  "model": "gpt-5-mini", "user": ${quoted(user)},
+  "messages": [{"role": "user", "content": "How much can I spend in Hawaii?"}]
+}'`,
+  },
+  {
+    name: "apps",
+    title: "Open WebUI and other apps",
+    intro: "Any app that lets you set an OpenAI address: Open WebUI, LibreChat, Jan, editors and agents.",
+    code: ({ base, key }) => `OPENAI_BASE_URL=${base}/v1
+OPENAI_API_KEY=${key}`,
+  },
+  {
+    name: "rest",
+    title: "REST",
+    intro: "Remember messages and recall what is relevant, for your own prompts.",
+    code: ({ base, key, user }) => `curl -X POST '${base}/recollect/v1/remember?user_id=${encodeURIComponent(user)}' -H 'Authorization: Bearer ${key}' \\
+  -H 'Content-Type: application/json' -d '{"messages": [{"role": "user", "content": "I moved to Bergen last week"}]}'
+
+curl -X POST '${base}/recollect/v1/recall?user_id=${encodeURIComponent(user)}' -H 'Authorization: Bearer ${key}' \\
+  -H 'Content-Type: application/json' -d '{"messages": "Where do I live?"}'`,
+  },
+  {
+    name: "python",
+    title: "Python library",
+    intro: "The same memory in your process, without a server: it opens the same file.",
+    install: "pip install recollect",
+    code: ({ user }) => `from recollect import Memory
+
+memory = Memory()
+memory.remember("I moved to Bergen last week", user_id=${quoted(user)})
+print(memory.recall("Where do I live?", user_id=${quoted(user)}).context.text)`,
+  },
+  {
+    name: "mem0",
+    title: "mem0's client",
+    intro: "Programs written for mem0 keep their calls and change the host.",
+    install: "pip install mem0ai",
+    code: ({ base, key, user }) => `from mem0 import MemoryClient
+
+client = MemoryClient(api_key=${quoted(key)}, host=${quoted(base)})
+client.add([{"role": "user", "content": "I moved to Bergen last week"}], user_id=${quoted(user)})
+print(client.search("Where do I live?", filters={"user_id": ${quoted(user)}}))`,
+  },
+  {
+    name: "langgraph",
+    title: "LangGraph",
+    intro: "A store for graphs.",
+    install: "pip install 'recollect[langgraph]'",
+    code: ({ user }) => `from recollect import Memory
+from recollect.integrations.langgraph import RecollectStore
+
+store = RecollectStore(Memory())  # graph.compile(store=store)
+store.put((${quoted(user)}, "memories"), "food", {"text": "likes pizza"})`,
+  },
+  {
+    name: "pydantic-ai",
+    title: "Pydantic AI",
+    intro: "Recalls before a run and remembers after it.",
+    install: "pip install 'recollect[pydantic-ai]'",
+    code: ({ user }) => `from pydantic_ai import Agent
+
+from recollect import Memory
+from recollect.integrations.pydantic_ai import Remembering
+
+agent = Agent("openai:gpt-5-mini", capabilities=[Remembering(Memory(), user_id=${quoted(user)})])
+print(agent.run_sync("How much can I spend in Hawaii?").output)`,
+  },
+  {
+    name: "openai-agents",
+    title: "OpenAI Agents SDK",
+    intro: "A session that remembers across sessions.",
+    install: "pip install 'recollect[openai-agents]'",
+    code: ({ user }) => `from agents import Agent, RunConfig, Runner
+
+from recollect import Memory
+from recollect.integrations.openai_agents import RecollectSession, recalling
+
+memory = Memory()
+session = RecollectSession("monday", memory, user_id=${quoted(user)})
+config = RunConfig(call_model_input_filter=recalling(memory, user_id=${quoted(user)}))
+print(Runner.run_sync(Agent("assistant"), "Where do I live?", session=session, run_config=config).final_output)`,
+  },
+];

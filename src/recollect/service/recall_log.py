@@ -1,0 +1,121 @@
+"""The last recalls of this process, in memory: what was asked, and what went into the prompt and why."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from recollect.model.ids import new_id
+from recollect.model.result import RecallOutcome, RecallResult, SearchResult
+from recollect.model.scope import Scope
+
+# A user with many chats does not displace those of the others.
+MAX_PER_USER = 50
+# A trace with all features of all candidates takes a hundred times the memory of a recall.
+_MAX_CANDIDATES = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedRecall:
+    """A recall, or a search with a trace; `result` has no messages and, if it is traced, the first candidates."""
+
+    id: str
+    scope: Scope
+    at: datetime
+    kind: Literal["recall", "search"]
+    question: str
+    result: RecallResult
+
+    def summary(self) -> dict[str, Any]:
+        """Return plain values for a list."""
+        result = self.result
+        return {
+            "id": self.id,
+            "at": self.at.isoformat(),
+            "kind": self.kind,
+            "project_id": self.scope.project or None,
+            "session_id": self.scope.session or None,
+            "question": self.question,
+            "query": result.query,
+            "outcome": str(result.outcome),
+            "reason": result.reason,
+            "hits": len(result.hits),
+            "used": len(result.context.used),
+            "tokens": result.context.tokens,
+            "total_ms": round(sum(result.steps_us.values()) / 1000, 3),
+            "traced": result.trace is not None,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        plain = self.result.to_dict()
+        del plain["messages"]
+        return {**plain, **self.summary()}
+
+
+class RecallLog:
+    """The last `size` recalls, of each user the last 50; a size of 0 turns it off."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries: OrderedDict[str, LoggedRecall] = OrderedDict()
+        self._ids_of_user: dict[str, deque[str]] = {}
+
+    def record_recall(self, scope: Scope, question: str, result: RecallResult, *, at: datetime) -> None:
+        """Record a recall that began at the time `at`."""
+        if self._size:
+            self._add(scope, "recall", question, replace(result, messages=(), failure=None), at)
+
+    def record_search(self, scope: Scope, question: str, result: SearchResult, *, at: datetime) -> None:
+        """Record a search that began at the time `at`, if it has a trace."""
+        if not self._size or result.trace is None:
+            return
+        found = RecallOutcome.USED if result.hits else RecallOutcome.MISSING
+        as_recall = RecallResult(
+            outcome=found,
+            reason=f"hits: {len(result.hits)}",
+            query=question,
+            hits=result.hits,
+            steps_us=result.steps_us,
+            notes=result.notes,
+            candidates=result.candidates,
+            trace=result.trace,
+        )
+        self._add(scope, "search", question, as_recall, at)
+
+    def list(self, scope: Scope) -> list[LoggedRecall]:
+        """Return the recalls of the user, project or session, newest first."""
+        entries = [self._entries[id] for id in reversed(self._ids_of_user.get(scope.user, ()))]
+        return [each for each in entries if _is_within(each.scope, scope)]
+
+    def forget(self, user: str, *, until: datetime | None = None) -> None:
+        """Remove the recalls of a user, or only those until a moment."""
+        for id in list(self._ids_of_user.get(user, ())):
+            if until is None or self._entries[id].at <= until:
+                self._remove(id)
+
+    def _add(
+        self, scope: Scope, kind: Literal["recall", "search"], question: str, result: RecallResult, at: datetime
+    ) -> None:
+        candidates = tuple(replace(each, features={}) for each in result.candidates[:_MAX_CANDIDATES])
+        result = replace(result, candidates=candidates)
+        entry = LoggedRecall(id=new_id(), scope=scope, at=at, kind=kind, question=question, result=result)
+        self._entries[entry.id] = entry
+        ids = self._ids_of_user.setdefault(scope.user, deque())
+        ids.append(entry.id)
+        if len(ids) > MAX_PER_USER:
+            self._remove(ids[0])
+        elif len(self._entries) > self._size:
+            self._remove(next(iter(self._entries)))
+
+    def _remove(self, id: str) -> None:
+        user = self._entries.pop(id).scope.user
+        self._ids_of_user[user].remove(id)
+        if not self._ids_of_user[user]:
+            del self._ids_of_user[user]
+
+
+def _is_within(inner: Scope, outer: Scope) -> bool:
+    return outer.project in ("", inner.project) and outer.session in ("", inner.session)

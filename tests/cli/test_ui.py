@@ -1,0 +1,40 @@
+"""recollect ui: the page of the running server, or of one that is started, in the user's browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.support.recollect_server import START_S, RecollectServer, environment
+
+UI = (sys.executable, "-m", "recollect.cli.main", "ui")
+
+
+def run_ui(home: Path, *options: str) -> str:
+    done = subprocess.run(
+        [*UI, *options], env=environment(home), capture_output=True, text=True, timeout=START_S, check=True
+    )
+    return done.stdout
+
+
+def test_a_server_is_started_and_the_browser_opened_at_its_page(tmp_path: Path) -> None:
+    home, opened = tmp_path / "home", tmp_path / "opened"
+    home.mkdir()
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > {opened}.part && mv {opened}.part {opened}\n')
+    browser.chmod(0o755)
+    with RecollectServer(home, command=UI, BROWSER=str(browser)) as server:
+        assert httpx.get(f"{server.url}/").headers["content-type"].startswith("text/html")
+        deadline = time.monotonic() + START_S
+        while not opened.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert opened.read_text() == f"{server.url}/"
+        port = server.url.rpartition(":")[2]
+        # The running server is found, by its address or by the settings.
+        assert f"{server.url}/" in run_ui(home, "--url", server.url, "--no-open")
+        assert json.loads(run_ui(home, "--port", port, "--no-open", "--json")) == {"page": f"{server.url}/"}

@@ -1,0 +1,112 @@
+"""Every view works with real data in both themes, is accessible and small, and stays so under load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.support.api_server import add, served
+from tests.support.web_page import THEMES, fill_with_samples, go_to, opened, root_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+MAX_FIRST_VIEW_BYTES = 150_000
+LIVE_UPDATES = 2000
+UPDATES_AT_ONCE = 100
+MAX_GROWTH_BYTES = 600_000
+MAX_SHOWN_CHANGES = 1000
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with served(tmp_path, chat_user="alex") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    """A server with something to show in every view."""
+    with served(tmp_path_factory.mktemp("home"), chat_user="alex") as client:
+        yield root_of(client), fill_with_samples(client)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_view_opens_and_is_accessible(browser: Browser, filled: tuple[str, dict[str, str]], theme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import expect
+
+    root, views = filled
+    problems = []
+    with opened(browser, root, color_scheme=theme, reduced_motion="reduce") as page:
+        for view, text in views.items():
+            go_to(page, view)
+            expect(page.locator("main")).to_contain_text(text)
+            expect(page.locator("main .failure")).to_have_count(0)
+            found = Axe().run(page).response["violations"]
+            problems += [
+                f"{view}: {each['id']}: {node['html'][:200]}: {node['failureSummary'][:300]}"
+                for each in found
+                if each["impact"] in ("serious", "critical")
+                for node in each["nodes"]
+            ]
+    assert not problems, "\n".join(problems)
+
+
+def test_the_views_fit_a_phone(browser: Browser, filled: tuple[str, dict[str, str]]) -> None:
+    from playwright.sync_api import expect
+
+    root, views = filled
+    with opened(browser, root, viewport={"width": 390, "height": 800}) as page:
+        for view, text in views.items():
+            go_to(page, view)
+            expect(page.locator("main")).to_contain_text(text)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
+def test_little_is_transferred_for_the_first_view(browser: Browser, filled: tuple[str, dict[str, str]]) -> None:
+    from playwright.sync_api import expect
+
+    root, views = filled
+    with opened(browser, root) as page:
+        expect(page.locator("main")).to_contain_text(views["timeline"])
+        transferred = page.evaluate(
+            "performance.getEntriesByType('navigation').concat(performance.getEntriesByType('resource'))"
+            ".reduce((sum, each) => sum + each.transferSize, 0)"
+        )
+    print(f"first view: {transferred} bytes transferred")
+    assert 10_000 < transferred < MAX_FIRST_VIEW_BYTES
+
+
+def test_the_timeline_is_live_and_bounded(browser: Browser, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    with opened(browser, root_of(client)) as page:
+        expect(page.locator(".live.on")).to_be_visible()
+        heap_bytes = []
+        for start in range(0, LIVE_UPDATES, UPDATES_AT_ONCE):
+            lines = "\n".join(json.dumps({"memory": f"Note {start + at} about tea"}) for at in range(UPDATES_AT_ONCE))
+            client.post("/import", content=lines, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
+            add(client, f"All notes up to {start} are stored")
+            expect(page.locator(".change-what", has_text=f"up to {start} are stored")).to_be_visible()
+            heap_bytes.append(used_heap(page))
+        changes = page.locator(".change").count()
+    print(f"heap in KB: {[size // 1000 for size in heap_bytes]}; {changes} changes shown")
+    assert 0 < changes < MAX_SHOWN_CHANGES
+    half = len(heap_bytes) // 2
+    assert max(heap_bytes[half:]) - max(heap_bytes[:half]) < MAX_GROWTH_BYTES
+
+
+def used_heap(page: Page) -> int:
+    """Return the bytes of JavaScript objects that are in use."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    used: int = session.send("Runtime.getHeapUsage")["usedSize"]
+    session.detach()
+    return used

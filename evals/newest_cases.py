@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 from evals.adapter import USER, as_message
+from evals.conversation import DatasetConversation, DatasetTurn
 from evals.datasets import load
+from evals.dialogues import read_friendsqa
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.model.memory import MemoryRecord
@@ -37,6 +39,7 @@ from recollect.read.question import analyze_question
 from recollect.read.rank import SearchCandidate, rank
 from recollect.read.select import filter_relevant
 from recollect.read.stale_turns import replace_stale_turns
+from recollect.search import ranking_weights
 
 DATA = Path(__file__).parent / "data"
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -276,7 +279,7 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     closer = FetchLimit(count=READ_CANDIDATES, min_relevance=least, extra=also)
     read, _ = await fetch_candidates(scope, results, query, relevance, closer, ledger=finders.ledger)
     read, _ = await replace_stale_turns(scope, read, results, query, ledger=finders.ledger)
-    ranked = rank(read, ranking.weights, now=now())
+    ranked = rank(read, ranking_weights(ranking), now=now())
     first = filter_relevant(ranked, least)[: case.limit]
     in_first = {each.row for each in first}
     candidates = [*first, *(each for each in ranked if each.pool_index in also and each.row not in in_first)]
@@ -323,13 +326,7 @@ async def search_longmemeval(path: Path, home: Path, conversations: slice = slic
         async with AsyncMemory(settings=Settings(home=home / str(number), **QUIET)) as memory:
             turns = [turn for turn in conversation.turns if turn.text.strip()]
             order = {turn.id: at for at, turn in enumerate(turns)}
-            source: dict[str, str] = {}
-            for session, group in groupby(turns, key=lambda turn: turn.session):
-                text = list(group)
-                stored = await memory.remember(
-                    [as_message(turn) for turn in text], user_id=USER, session_id=session, wait=True
-                )
-                source |= {own.id: turn.id for own, turn in zip(stored, text, strict=True)}
+            source = await _remember_turns(memory, turns)
             for question in conversation.questions:
                 gold = [id for id in question.gold if id in order]
                 if not gold or not question.headline:
@@ -342,6 +339,39 @@ async def search_longmemeval(path: Path, home: Path, conversations: slice = slic
                 case = Case(question.id, "longmemeval, updates" if is_update else "longmemeval", question.text, ())
                 searched.append(await _search(memory, USER, case, _role_of(case, roles)))
     return searched
+
+
+async def search_friendsqa(folder: Path, home: Path, conversations: slice = slice(None)) -> list[Searched]:
+    """Search the questions of FriendsQA, where several people speak and nothing is replaced."""
+    searched, chance = [], random.Random(6)
+    for number, conversation in enumerate(_friendsqa(folder)[conversations]):
+        async with AsyncMemory(settings=Settings(home=home / str(number), **QUIET)) as memory:
+            source = await _remember_turns(memory, [turn for turn in conversation.turns if turn.text.strip()])
+            for question in conversation.questions:
+                if question.gold and question.headline:
+                    roles = {own: "now" for own, id in source.items() if id in question.gold}
+                    limit = chance.choice((5, MAX_CANDIDATES))
+                    case = Case(f"friendsqa {conversation.name}", "friendsqa", question.text, (), limit=limit)
+                    searched.append(await _search(memory, USER, case, _role_of(case, roles)))
+    return searched
+
+
+def _friendsqa(folder: Path) -> list[DatasetConversation]:
+    files = sorted(folder.glob("friendsqa_*.json"))
+    return list(
+        read_friendsqa([scene for file in files for scene in json.loads(file.read_text(encoding="utf-8"))["data"]])
+    )
+
+
+async def _remember_turns(memory: AsyncMemory, turns: Sequence[DatasetTurn]) -> dict[str, str]:
+    """Remember the turns of a conversation; return the id in the dataset of each stored turn."""
+    source: dict[str, str] = {}
+    for session, group in groupby(turns, key=lambda turn: turn.session):
+        said = list(group)
+        messages = [as_message(turn) for turn in said]
+        stored = await memory.remember(messages, user_id=USER, session_id=session, wait=True)
+        source |= {own.id: turn.id for own, turn in zip(stored, said, strict=True)}
+    return source
 
 
 @cache

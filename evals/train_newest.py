@@ -1,6 +1,6 @@
 """Train the model that tells whether a newer statement replaces an older one (`read/prefer_newest.npz`).
 
-    python -m evals.train_newest truth=truth_dev.json longmemeval=longmemeval_dev.json
+    python -m evals.train_newest truth=truth_dev.json longmemeval=longmemeval_dev.json friendsqa=FOLDER
 
 The weights of words come first, from labelled pairs of texts. Then every case is remembered and its question
 searched (`evals/newest_cases.py`), and a small network learns from the signals of the pairs of candidates. It prints
@@ -39,6 +39,7 @@ from evals.newest_cases import (
     read_rows,
     search_cases,
     search_conversations,
+    search_friendsqa,
     search_longmemeval,
     truth_cases,
     update_cases,
@@ -280,28 +281,27 @@ def report(trainer: Trainer, odds: np.ndarray) -> None:
     print(f"AUROC {roc_auc_score(trainer.labels[existing], odds[existing]):.3f} (held out)")
 
 
-def search_all(truth: Path, longmemeval: Path) -> list[Searched]:
+def search_all(paths: Mapping[str, Path]) -> list[Searched]:
     """Return the candidates of every case, searched in one process per processor."""
     count = os.cpu_count() or 1
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        slices = [slice(at, None, count) for at in range(count)]
-        parts = pool.map(_search_part, repeat(truth), repeat(longmemeval), slices)
+        parts = pool.map(_search_part, repeat(paths), [slice(at, None, count) for at in range(count)])
         return [each for part in parts for each in part]
 
 
-def _search_part(truth_file: Path, longmemeval: Path, part: slice) -> list[Searched]:
-    return asyncio.run(_search_slice(read_truth(truth_file), longmemeval, part))
+def _search_part(paths: Mapping[str, Path], part: slice) -> list[Searched]:
+    return asyncio.run(_search_slice(read_truth(paths["truth"]), paths, part))
 
 
-async def _search_slice(truth: Mapping[str, Any], longmemeval: Path, part: slice) -> list[Searched]:
-    cases = [
-        *truth_cases(truth), *change_cases(truth), *pair_cases(truth, filler_messages(longmemeval)), *update_cases(),
-    ]  # fmt: skip
+async def _search_slice(truth: Mapping[str, Any], paths: Mapping[str, Path], part: slice) -> list[Searched]:
+    fillers = filler_messages(paths["longmemeval"])
+    cases = [*truth_cases(truth), *change_cases(truth), *pair_cases(truth, fillers), *update_cases()]
     with tempfile.TemporaryDirectory() as home:
         searched = await search_cases(cases[part], Path(home) / "cases")
         for name in ("conversations", "everyday"):
             searched += await search_conversations(name, Path(home) / name, part)
-        searched += await search_longmemeval(longmemeval, Path(home) / "longmemeval", part)
+        searched += await search_longmemeval(paths["longmemeval"], Path(home) / "longmemeval", part)
+        searched += await search_friendsqa(paths["friendsqa"], Path(home) / "friendsqa", part)
     return searched
 
 
@@ -323,16 +323,16 @@ def ensure_model() -> None:
     save_newest_model(MODEL_FILE, NewestModel(words=np.zeros((DIMENSIONS, 3)), **blank, **ends))
 
 
-def train(truth: Path, longmemeval: Path) -> None:
+def train(paths: Mapping[str, Path]) -> None:
     """Search, fit, report, write."""
     ensure_model()
-    trainer = Trainer(search_all(truth, longmemeval), WordWeights(list(text_pairs(read_truth(truth)))))
+    trainer = Trainer(search_all(paths), WordWeights(list(text_pairs(read_truth(paths["truth"])))))
     report(trainer, trainer.held_out())
     save_newest_model(MODEL_FILE, trainer.fit())
 
 
 if __name__ == "__main__":
-    paths = dict(part.split("=", 1) for part in sys.argv[1:] if "=" in part)
-    if set(paths) != {"truth", "longmemeval"}:
+    named = {name: Path(path) for name, _, path in (part.partition("=") for part in sys.argv[1:])}
+    if set(named) != {"truth", "longmemeval", "friendsqa"}:
         sys.exit(__doc__)
-    train(Path(paths["truth"]), Path(paths["longmemeval"]))
+    train(named)

@@ -198,7 +198,7 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings
     apply_rerank_scores(candidates, reranked.scores, ranking.rerank_mode)
     by_relevance = sorted(candidates, key=lambda each: -each.relevance) if request.trace and reranked.scores else []
     clock.mark("rerank")
-    weights = _ranking_weights(request, ranking)
+    weights = ranking_weights(ranking, has_period=bool(request.periods))
     ranked = rank(candidates, weights, now=moment)
     relevant = filter_relevant(ranked, request.min_score)
     if is_about_present:
@@ -313,10 +313,10 @@ async def _prefer_newest(
     return first + [each for each in relevant if each.row not in first_rows]
 
 
-def _ranking_weights(request: SearchRequest, ranking: RankingSettings) -> RankingWeights:
+def ranking_weights(ranking: RankingSettings, *, has_period: bool = False) -> RankingWeights:
+    """Return the weights of a search; a question about a period is not about the most recent memories."""
     return RankingWeights(
-        # A question about a period is not about the most recent memories.
-        recency=0.0 if request.periods else ranking.recency_weight,
+        recency=0.0 if has_period else ranking.recency_weight,
         recency_days=ranking.recency_days,
         recency_adds=ranking.recency_adds,
         importance=ranking.importance_weight,

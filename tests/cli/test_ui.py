@@ -28,7 +28,7 @@ def test_a_server_is_started_and_the_browser_opened_at_its_page(tmp_path: Path) 
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > {opened}.part && mv {opened}.part {opened}\n')
     browser.chmod(0o755)
-    with RecollectServer(home, command=UI, BROWSER=str(browser)) as server:
+    with RecollectServer(home, command="ui", BROWSER=str(browser)) as server:
         assert httpx.get(f"{server.url}/").headers["content-type"].startswith("text/html")
         deadline = time.monotonic() + START_S
         while not opened.exists() and time.monotonic() < deadline:

@@ -49,22 +49,22 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 class RecollectServer:
-    """`recollect serve`, or a script with its options, on a free port; use it in a `with`."""
+    """`recollect serve`, another command that serves, or a script, on a free port; use it in a `with`."""
 
-    def __init__(self, home: Path, *options: str, script: str = "", **variables: str) -> None:
+    def __init__(self, home: Path, *options: str, script: str = "", command: str = "serve", **variables: str) -> None:
         self._log = home.parent / f"{home.name}.log"
         arguments, environ = ["--port", "0", *options], environment(home, **variables)
         self.process: subprocess.Popen[str] | ForkedCommand
         if "--workers" not in options:
             self.process = ForkedCommand(
-                [*(() if script else ("serve",)), *arguments], environ, self._log, script=script
+                [*(() if script else (command,)), *arguments], environ, self._log, script=script
             )
         else:
             # Its processes start the main module again.
-            command = (script,) if script else ("-m", "recollect.cli.main", "serve")
+            program = (script,) if script else ("-m", "recollect.cli.main", command)
             with self._log.open("wb") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, *command, *arguments],
+                    [sys.executable, *program, *arguments],
                     stdout=subprocess.PIPE,
                     stderr=log,
                     env=environ,

@@ -342,6 +342,15 @@ class IndexSettings(SettingsGroup):
     )
 
 
+class _Sources(dict[str, str]):
+    """Where settings come from. Settings with the same values are equal wherever these come from."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Sources)
+
+    __hash__ = None
+
+
 class Settings(
     ServerSettings,
     AuthSettings,
@@ -358,7 +367,7 @@ class Settings(
     """The settings of Recollect; those of the preset are the defaults of all others."""
 
     # Where each setting that is not a default comes from, in words.
-    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _sources: _Sources = PrivateAttr(default_factory=_Sources)
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -368,7 +377,7 @@ class Settings(
     def with_sources(self, sources: Mapping[str, str]) -> Self:
         """Return the settings with the sources of their values."""
         copy = self.model_copy()
-        copy._sources = dict(sources)
+        copy._sources = _Sources(sources)
         return copy
 
     @model_validator(mode="before")

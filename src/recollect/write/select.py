@@ -42,7 +42,7 @@ CUT_BUCKETS = 1 << 15
 BUCKETS = 1 << 16
 # Minimum probabilities of a cut, of a statement to keep, and of a correction or end; chosen by cross-validation.
 CUT_THRESHOLD = 0.4
-KEEP_THRESHOLD = 0.53
+KEEP_THRESHOLD = 0.45
 CHANGE_THRESHOLD = 0.6
 # More statements than this in one message come from a pasted list.
 MAX_STATEMENTS = 40

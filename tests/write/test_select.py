@@ -41,6 +41,8 @@ def test_a_statement_about_the_user_is_selected_in_their_words(said: str, statem
 @pytest.mark.parametrize(
     "said",
     [
+        "who is my favourite author",
+        "do i still go to choir",
         "How do I sort a list of dictionaries by two keys in Python?",
         "What is the difference between a mutex and a semaphore?",
         "Thanks, that helps a lot!",

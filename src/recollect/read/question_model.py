@@ -27,12 +27,12 @@ _OPENING_TOKENS = 4
 
 # The sentences of memories are judged anew for each answer.
 @erasable_cache(1024)
-def is_question(sentence: str) -> bool:
+def is_question(sentence: str, *, min_probability: float = THRESHOLD) -> bool:
     """Return whether a sentence asks for something, with or without a question mark."""
     if sentence.rstrip().endswith(QUESTION_MARKS) or sentence.startswith("¿"):
         return True
     [[logit]] = _model().logits([question_features(sentence)])
-    return bool(logit >= np.log(THRESHOLD / (1 - THRESHOLD)))
+    return bool(logit >= np.log(min_probability / (1 - min_probability)))
 
 
 def question_features(sentence: str) -> TextInput:

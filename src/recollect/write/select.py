@@ -24,6 +24,7 @@ from recollect.models.linear_text import LinearTextModel, TextInput, hash_featur
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.quotes.pasted_instructions import is_pasted_sentence
 from recollect.quotes.quoted_text import ELIDED
+from recollect.read.question_model import is_question
 from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.operations import ExtractedFact
@@ -70,6 +71,8 @@ _IMPORTANCE = {
 _INSTRUCTIONS = ("instruction", "procedure")
 # A statement that the user asks to remember is kept whatever its score.
 _REQUESTED_CONFIDENCE = 0.9
+# Statements that are questions with at least this probability are not kept.
+_QUESTION_PROBABILITY = 0.8
 # A statement with a key needs a lower probability.
 _KEYED_THRESHOLD = 0.2
 
@@ -141,7 +144,10 @@ def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
 
 def _passes_threshold(selected: SelectedStatement) -> bool:
     threshold = _KEYED_THRESHOLD if find_key(selected.text) else KEEP_THRESHOLD
-    return selected.confidence >= threshold and not explicit_request(selected.sentence)
+    if selected.confidence < threshold or explicit_request(selected.sentence):
+        return False
+    # "when is standup": a question about a fact resembles the fact.
+    return not is_question(selected.text, min_probability=_QUESTION_PROBABILITY)
 
 
 def _is_pasted_instruction(selected: SelectedStatement, text: str) -> bool:

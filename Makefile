@@ -69,7 +69,7 @@ $(VENV)/.browser: tests/http/page/requirements.txt $(VENV)/.dev
 
 browser: $(VENV)/.browser ## Test the pages in a real browser; says so if there is none
 	@if $(BIN)/python -m scripts.get_browser; then \
-		$(BIN)/pytest -m browser tests/http || $(BIN)/pytest -m browser tests/http $(REPEAT); fi
+		$(BIN)/pytest -m browser tests/http/page || $(BIN)/pytest -m browser tests/http/page $(REPEAT); fi
 
 screenshots: $(VENV)/.browser ## Write pictures of every view into build/screenshots, and those of the documentation
 	@if $(BIN)/python -m scripts.get_browser; then $(BIN)/python -m scripts.screenshots; fi

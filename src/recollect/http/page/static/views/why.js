@@ -102,7 +102,7 @@ function Candidates({ recall, memory }) {
   const row = (each) => html`<${CandidateRow} key=${each.id} candidate=${each} dropped=${recall.context.dropped?.[each.id]} open=${opened === each.id} toggle=${() => setOpened(opened === each.id ? "" : each.id)} />`;
   return html`<section class="card"><h2><span class="step">2</span> Candidates</h2>
     <p class="small soft">${plural(recall.trace?.pool ?? recall.candidates.length, "memory", "memories")} considered, ${selected.length} selected. Open one to see what its relevance is made of.</p>
-    ${asked && !asked.selected && html`<p class="why-not"><b>Why not this one?</b> ${visible(asked.decision)}</p>`}
+    ${asked && html`<p class="why-not"><b>Why not this one?</b> ${asked.selected ? `It was recalled, as number ${selected.indexOf(asked) + 1}.` : visible(asked.decision)}</p>`}
     ${memory && !asked && html`<p class="why-not"><b>Why not this one?</b> It was not found at all: it is not active, or belongs to another project.</p>`}
     <ol class="candidates">${selected.map(row)}</ol>
     ${rest.length > 0 && html`<h3>Not selected</h3><ol class="candidates">${shown.map(row)}</ol>`}

@@ -43,7 +43,8 @@ def running_browser() -> Iterator[Browser]:
 def opened(browser: Browser, root: str, view: str = "timeline", **options: Any) -> Iterator[Page]:
     """Open a view in a new profile, and check at the end that nothing failed and no other host was reached.
 
-    The browser logs refused requests as errors: `refusals` are the statuses that the test expects.
+    A view that begins with a slash is the path of another page. The browser logs refused requests as errors:
+    `refusals` are the statuses that the test expects.
     """
     refusals = [f"status of {status}" for status in options.pop("refusals", ())]
     complaints: list[str] = []
@@ -56,7 +57,7 @@ def opened(browser: Browser, root: str, view: str = "timeline", **options: Any) 
     page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: addresses.append(request.url))
     try:
-        page.goto(f"{root}/#/{view}")
+        page.goto(f"{root}{view}" if view.startswith("/") else f"{root}/#/{view}")
         yield page
     finally:
         # Its stream of changes would delay the end of the server.

@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from tests.support.api_server import add, contents, served
-from tests.support.browser import Browser, browsing
+from tests.support.web_page import go_to, opened, root_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 SAID = "I work as a nurse in Lisbon. My dog is called Rex."
 
 
-@asynccontextmanager
-async def opened(tmp_path: Path, view: str = "timeline") -> AsyncIterator[tuple[Browser, httpx.Client]]:
-    """Serve an empty database, open a view in a browser, and check at the end that the page stayed sound."""
-    with served(tmp_path / "home", chat_user="alex") as client:
-        root = f"http://{client.base_url.netloc.decode()}"
-        async with browsing(tmp_path / "profile") as browser:
-            await browser.open(f"{root}/#/{view}")
-            yield browser, client
-            assert browser.complaints == []
-            assert not [address for address in browser.requests if not address.startswith((root, "blob:"))]
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with served(tmp_path, chat_user="alex") as client:
+        yield client
 
 
-async def shows(browser: Browser, text: str, selector: str = "main") -> None:
+def shows(page: Page, text: str, selector: str = "main") -> None:
     """Wait until an element contains a text."""
-    await browser.until(f"document.querySelector({selector!r})?.textContent.includes({json.dumps(text)})")
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector, has_text=text).first).to_be_visible()
 
 
-async def click(browser: Browser, name: str, selector: str = "button") -> None:
-    """Click the first button with a name, when it is there and enabled."""
-    found = f"[...document.querySelectorAll({selector!r})].find(each => each.textContent.trim().startsWith({name!r}))"
-    await browser.until(f"{found} && !{found}.disabled")
-    await browser.run(f"{found}.click()")
-
-
-async def press(browser: Browser, key: str, target: str = "document.activeElement") -> None:
-    """Send a key to the page."""
-    await browser.run(f"{target}.dispatchEvent(new KeyboardEvent('keydown', {{key: {key!r}, bubbles: true}}))")
+def click(page: Page, name: str, selector: str = "body") -> None:
+    """Click the first button below an element whose name begins so."""
+    page.locator(f"{selector} button", has_text=name).first.click()
 
 
 def statuses(client: httpx.Client, **filters: Any) -> dict[str, str]:
@@ -53,131 +44,129 @@ def statuses(client: httpx.Client, **filters: Any) -> dict[str, str]:
     return {each["memory"]: each["status"] for each in client.post("/list", json=body).json()["results"]}
 
 
-async def test_the_timeline_explains_itself_and_shows_what_is_learned_with_its_source(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (browser, client):
-        await shows(browser, "Nothing has been remembered yet")
-        await browser.until("document.querySelector('.live.on')")
+def import_lines(client: httpx.Client, records: list[dict[str, Any]]) -> None:
+    body = "\n".join(map(json.dumps, records))
+    client.post("/import", content=body, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
+
+
+def test_the_timeline_explains_itself_and_shows_what_is_learned_with_its_source(
+    browser: Browser, client: httpx.Client
+) -> None:
+    with opened(browser, root_of(client)) as page:
+        shows(page, "Nothing has been remembered yet")
+        shows(page, "Live", ".live.on")
         client.post("/remember", params={"session_id": "monday"}, json={"messages": SAID, "wait_s": 30})
-        await shows(browser, "My dog is called Rex", ".change-what")
-        await shows(browser, "My dog is called Rex.", ".change-source mark")
-        await shows(browser, "monday", ".change-source")
-        await click(browser, "Undo", ".change-actions button")
-        await shows(browser, "undone")
+        shows(page, "My dog is called Rex", ".change-what")
+        shows(page, "My dog is called Rex.", ".change-source mark")
+        shows(page, "monday", ".change-source")
+        click(page, "Undo", ".change-actions")
+        shows(page, "undone")
         assert statuses(client)["My dog is called Rex"] == "forgotten"
-        await click(browser, "Undo", ".notice button")
-        await shows(browser, "Brought back")
+        click(page, "Undo", ".notice")
+        shows(page, "Brought back", "body")
         assert statuses(client)["My dog is called Rex"] == "active"
 
 
-async def test_texts_of_memories_are_never_markup(tmp_path: Path) -> None:
-    text = "<img src=x onerror=\"document.title='run'\"> in a text"
-    async with opened(tmp_path) as (browser, client):
-        stored = add(client, text, tags=["<b>tag</b>"])
+def test_texts_of_memories_are_never_markup(browser: Browser, client: httpx.Client) -> None:
+    stored = add(client, "<img src=x onerror=\"document.title='run'\"> in a text", tags=["<b>tag</b>"])
+    with opened(browser, root_of(client)) as page:
         for view in ("timeline", "browse", f"memory/{stored['id']}"):
-            await browser.run(f"location.hash = '#/{view}'")
-            await shows(browser, "<img src=x onerror")
-            assert await browser.run("document.querySelectorAll('main img, main b').length") == 0
-        assert await browser.run("document.title") != "run"
+            go_to(page, view)
+            shows(page, "<img src=x onerror")
+            assert page.locator("main img, main b").count() == 0
+        assert page.title() != "run"
 
 
-async def test_a_long_list_renders_what_is_seen_and_moves_by_keyboard(tmp_path: Path) -> None:
-    async with opened(tmp_path, "browse") as (browser, client):
-        await shows(browser, "Nothing is remembered yet")
-        lines = "\n".join(json.dumps({"memory": f"Note {number} about tea"}) for number in range(700))
-        client.post("/import", content=lines, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
-        await shows(browser, "700 memories")
-        assert await browser.run("document.querySelectorAll('.virtual-row').length") < 60
-        await browser.run("document.querySelector('.virtual-row').focus()")
-        for _ in range(3):
-            await press(browser, "End")
-            position = "Number(document.activeElement.getAttribute('aria-posinset'))"
-            await browser.until(f"{position} % 200 === 0 || {position} === 700")
-            size = await browser.run(position)
-            await browser.until(f"document.activeElement.getAttribute('aria-setsize') !== '{size}' || {size} === 700")
-        assert await browser.run(position) >= 600
+def test_a_long_list_renders_what_is_seen_and_moves_by_keyboard(browser: Browser, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    with opened(browser, root_of(client), "browse") as page:
+        shows(page, "Nothing is remembered yet")
+        import_lines(client, [{"memory": f"Note {number} about tea"} for number in range(700)])
+        shows(page, "700 memories")
+        assert page.locator(".virtual-row").count() < 60
+        page.locator(".virtual-row").first.focus()
+        focused = page.locator(":focus")
+        for loaded in ("200", "400", "600"):
+            expect(focused).to_have_attribute("aria-setsize", loaded)
+            page.keyboard.press("End")
+            expect(focused).to_have_attribute("aria-posinset", loaded)
 
 
-async def test_many_are_forgotten_and_restored_at_once(tmp_path: Path) -> None:
-    async with opened(tmp_path, "browse?category=lesson") as (browser, client):
-        for number in range(4):
-            add(client, f"Lesson {number}: measure first", category="lesson")
-        add(client, "Prefers green tea", category="preference")
-        await shows(browser, "4 memories")
-        await browser.run("document.querySelector('.list-bar input').click()")
-        await click(browser, "Forget", ".selection-bar button")
-        await shows(browser, "4 memories forgotten", ".notices")
+def test_many_are_forgotten_and_restored_at_once(browser: Browser, client: httpx.Client) -> None:
+    for number in range(4):
+        add(client, f"Lesson {number}: measure first", category="lesson")
+    add(client, "Prefers green tea", category="preference")
+    with opened(browser, root_of(client), "browse?category=lesson") as page:
+        shows(page, "4 memories")
+        page.locator(".list-bar input").first.click()
+        click(page, "Forget", ".selection-bar")
+        shows(page, "4 memories forgotten", ".notices")
         assert contents(client.get("/memories")) == ["Prefers green tea"]
-        await click(browser, "Undo", ".notice button")
-        await shows(browser, "4 memories restored", ".notices")
+        click(page, "Undo", ".notice")
+        shows(page, "4 memories restored", ".notices")
         assert len(contents(client.get("/memories"))) == 5
 
 
-async def test_a_memory_shows_what_it_replaced_and_is_erased_with_a_receipt(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (browser, client):
-        add(client, "Lives in Lisbon", key="city", value="Lisbon")
-        stored = add(client, "Lives in Porto", key="city", value="Porto")
-        await browser.run(f"location.hash = '#/memory/{stored['id']}'")
-        await shows(browser, "Lives in Lisbon", ".chain")
-        await shows(browser, "Lives in Porto", ".as-of-held")
-        await browser.run(
-            "{ const slider = document.querySelector('#as-of'); slider.value = slider.min;"
-            "slider.dispatchEvent(new Event('input', {bubbles: true})); }"
-        )
-        await shows(browser, "Nothing of this was remembered then", ".as-of-held")
-        await click(browser, "Erase…")
-        await browser.run("document.querySelector('dialog .check input').click()")
-        await click(browser, "Erase for good", "dialog button")
-        await shows(browser, "Every store of this server was reached")
+def test_a_memory_shows_what_it_replaced_and_is_erased_with_a_receipt(browser: Browser, client: httpx.Client) -> None:
+    add(client, "Lives in Lisbon", key="city", value="Lisbon")
+    stored = add(client, "Lives in Porto", key="city", value="Porto")
+    with opened(browser, root_of(client), f"memory/{stored['id']}") as page:
+        shows(page, "Lives in Lisbon", ".chain")
+        shows(page, "Lives in Porto", ".as-of-held")
+        page.locator("#as-of").press("Home")
+        shows(page, "Nothing of this was remembered then", ".as-of-held")
+        click(page, "Erase…")
+        page.locator("dialog .check input").click()
+        click(page, "Erase for good", "dialog")
+        shows(page, "Every store of this server was reached")
         assert client.get(f"/memories/{stored['id']}").status_code == 404
 
 
-async def test_an_edit_of_an_old_version_is_refused_with_an_explanation(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (browser, client):
-        stored = add(client, "The demo is in room 4")
-        await browser.run(f"location.hash = '#/memory/{stored['id']}'")
-        await click(browser, "Edit")
-        await browser.run(
-            "{ const field = document.querySelector('dialog textarea'); field.value = 'The demo is in room 6';"
-            "field.dispatchEvent(new Event('input', {bubbles: true})); }"
-        )
+def test_an_edit_of_an_old_version_is_refused_with_an_explanation(browser: Browser, client: httpx.Client) -> None:
+    stored = add(client, "The demo is in room 4")
+    with opened(browser, root_of(client), f"memory/{stored['id']}", refusals=(412,)) as page:
+        click(page, "Edit")
+        page.locator("dialog textarea").fill("The demo is in room 6")
         client.patch(f"/memories/{stored['id']}", json={"content": "The demo is in room 5"}).raise_for_status()
-        await click(browser, "Save", "dialog button")
-        await shows(browser, "Somebody else", "dialog .failure")
+        click(page, "Save", "dialog")
+        shows(page, "Somebody else", "dialog .failure")
         assert contents(client.get("/memories")) == ["The demo is in room 5"]
 
 
-async def test_reviews_are_decided_by_keyboard_and_undone(tmp_path: Path) -> None:
-    async with opened(tmp_path, "review") as (browser, client):
-        await shows(browser, "Nothing waits for review")
+def test_reviews_are_decided_by_keyboard_and_undone(browser: Browser, client: httpx.Client) -> None:
+    with opened(browser, root_of(client), "review") as page:
+        shows(page, "Nothing waits for review")
         add(client, "Lives in Lisbon", category="identity", key="city", value="Lisbon")
         proposed = {"trust": "low", "status": "review", "detail": {"review": "an agent says it, not the user"}}
-        lines = [
-            {"memory": "Lives in Porto", "category": "identity", "key": "city", "value": "Porto", **proposed},
-            {"memory": "Always answer in German", "category": "instruction", **proposed},
-        ]
-        body = "\n".join(map(json.dumps, lines))
-        client.post("/import", content=body, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
-        await shows(browser, "Lives in Porto", "article")
-        await shows(browser, "An agent says it, not the user", ".why-waits")
-        await shows(browser, "Lives in Lisbon", ".conflict")
-        await press(browser, "k", "document.body")
-        await shows(browser, "Always answer in German", "article")
-        await shows(browser, "1 of 2 decided")
+        import_lines(
+            client,
+            [
+                {"memory": "Lives in Porto", "category": "identity", "key": "city", "value": "Porto", **proposed},
+                {"memory": "Always answer in German", "category": "instruction", **proposed},
+            ],
+        )
+        shows(page, "Lives in Porto", "article")
+        shows(page, "An agent says it, not the user", ".why-waits")
+        shows(page, "Lives in Lisbon", ".conflict")
+        page.keyboard.press("k")
+        shows(page, "Always answer in German", "article")
+        shows(page, "1 of 2 decided")
         assert statuses(client, key="city") == {"Lives in Lisbon": "superseded", "Lives in Porto": "active"}
-        await press(browser, "r", "document.body")
-        await shows(browser, "All decided")
-        await press(browser, "u", "document.body")
-        await shows(browser, "Always answer in German", "article")
-        await press(browser, "u", "document.body")
-        await shows(browser, "Back in the inbox: Lives in Porto", ".notices")
+        page.keyboard.press("r")
+        shows(page, "All decided")
+        page.keyboard.press("u")
+        shows(page, "Always answer in German", "article")
+        page.keyboard.press("u")
+        shows(page, "Back in the inbox: Lives in Porto", ".notices")
         assert statuses(client, key="city") == {"Lives in Lisbon": "active", "Lives in Porto": "review"}
 
 
-async def test_sample_data_is_added_and_removed_with_one_click(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (browser, client):
-        await click(browser, "Look around with sample data")
-        await shows(browser, "You are looking at sample data", ".sample-banner")
-        await browser.until("document.querySelectorAll('.change').length > 5")
-        await click(browser, "Remove it", ".sample-banner button")
-        await shows(browser, "Nothing has been remembered yet")
+def test_sample_data_is_added_and_removed_with_one_click(browser: Browser, client: httpx.Client) -> None:
+    with opened(browser, root_of(client)) as page:
+        click(page, "Look around with sample data")
+        shows(page, "You are looking at sample data", ".sample-banner")
+        page.locator(".change").nth(5).wait_for()
+        click(page, "Remove it", ".sample-banner")
+        shows(page, "Nothing has been remembered yet")
         assert statuses(client) == {}

@@ -137,3 +137,13 @@ def expect_no_markup(page: Page) -> None:
     assert page.evaluate("document.querySelectorAll('script').length === window.own")
     assert page.evaluate("document.querySelectorAll('main img, main svg[onload], main h1').length") <= 1
     assert not page.evaluate("/[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.textContent)")
+
+
+def test_an_answer_that_comes_before_the_first_frame_is_shown(browser: Browser, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    make_key(client, admin=True)
+    with opened(browser, root_of(client), refusals=(401,)) as page:
+        page.add_init_script("window.requestAnimationFrame = () => 0")
+        page.reload()
+        expect(page.get_by_label("API key")).to_be_visible()

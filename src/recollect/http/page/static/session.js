@@ -1,6 +1,6 @@
 /** What the whole page shares: who looks at whom, the address of the view, messages, and the stream of changes. */
 
-import { useEffect, useState } from "./vendor/preact.js";
+import { useEffect, useLayoutEffect, useState } from "./vendor/preact.js";
 import { ApiError, actAsPerson, followChanges, get, post, showUser } from "./api.js";
 
 /** @typedef {{kind: string, name: string, user_id: string | null, project_id: string | null, admin: boolean, read: boolean, write: boolean, acts_as_person: boolean, by_cookie: boolean, default_user: string, server: {version: string, learning: string, llm: string | null, upstream: boolean, chat_model: string | null, needs_keys: boolean, base_path: string}}} Me */
@@ -22,10 +22,10 @@ export function set(parts) {
   for (const listener of listeners) listener();
 }
 
-/** Render again when the shared state changes. */
+/** Render again when the shared state changes. The effects that listen run at once: others run later, and would miss a fast answer. */
 export function useSession() {
   const [, refresh] = useState(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const listener = () => refresh((count) => count + 1);
     listeners.add(listener);
     return () => {
@@ -37,7 +37,7 @@ export function useSession() {
 
 /** Call back for each change of the shown user's memories. @param {(change: Change) => void} listener @param {unknown[]} inputs */
 export function useChanges(listener, inputs = []) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     changeListeners.add(listener);
     return () => {
       changeListeners.delete(listener);
@@ -129,7 +129,7 @@ export function currentRoute() {
 /** @returns {Route} */
 export function useRoute() {
   const [route, setRoute] = useState(currentRoute);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const listener = () => setRoute(currentRoute());
     window.addEventListener("hashchange", listener);
     return () => window.removeEventListener("hashchange", listener);

@@ -1,6 +1,6 @@
 /** Small parts that every view uses. */
 
-import { html, useEffect, useRef } from "../vendor/preact.js";
+import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { ago, fullTime, percent, visible } from "../format.js";
 import { link } from "../session.js";
 
@@ -70,7 +70,7 @@ export function Bar({ value, label, signed = false }) {
  */
 export function Dialog({ title, onClose, children }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     element.current?.showModal();
   }, []);
   return html`<dialog ref=${element} aria-label=${title} onClose=${onClose} onClick=${(/** @type {MouseEvent} */ event) => event.target === element.current && onClose()}>

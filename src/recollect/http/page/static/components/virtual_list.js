@@ -119,7 +119,7 @@ function useViewport(box) {
     const element = box.current;
     if (element) setView((before) => (before.top === element.scrollTop && before.height === element.clientHeight ? before : { top: element.scrollTop, height: element.clientHeight }));
   };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = box.current;
     if (!element) return undefined;
     read();

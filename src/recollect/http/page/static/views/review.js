@@ -1,6 +1,6 @@
 /** The inbox of memories that wait for a person, worked with the keyboard. */
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { ApiError, get, post, request } from "../api.js";
 import { plural, shorten, visible } from "../format.js";
 import { describeSource, undoOfNewest, useMemories } from "../memories.js";
@@ -32,7 +32,7 @@ export function View({ route }) {
   const actions = { k: () => inbox.decide("approve"), r: () => inbox.decide("reject"), e: () => inbox.current && setEditing(true), s: inbox.skip, u: inbox.undo };
   const latest = useRef(actions);
   latest.current = actions;
-  useEffect(() => {
+  useLayoutEffect(() => {
     /** @param {KeyboardEvent} event */
     const onKeyDown = (event) => {
       const target = /** @type {HTMLElement} */ (event.target);

@@ -449,6 +449,10 @@ class AsyncAdmin(AsyncNamespace):
         service = await self._service()
         return await service.transfer.backup(Path(path), force=force, progress=progress)
 
+    async def backups(self) -> builtins.list[dict[str, Any]]:
+        """Return the newest backups of this ledger, newest first: file, size, and whether it is still there."""
+        return await (await self._service()).transfer.backups()
+
     async def import_from(
         self,
         source: str | PathLike[str],

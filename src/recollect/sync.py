@@ -279,6 +279,7 @@ class Admin(Namespace[AsyncAdmin]):
     spent_today = _blocking(AsyncAdmin.spent_today)
     maintain = _blocking(AsyncAdmin.maintain)
     backup = _blocking(AsyncAdmin.backup)
+    backups = _blocking(AsyncAdmin.backups)
     import_from = _blocking(AsyncAdmin.import_from)
     embedding_models = _blocking(AsyncAdmin.embedding_models)
     reembed = _blocking(AsyncAdmin.reembed)

@@ -64,6 +64,8 @@ async def test_a_restored_backup_has_all_data_history_and_keys(tmp_path: Path) -
         before = await snapshot(memory)
         made = await memory.admin.backup(tmp_path / "b.backup")
         jobs = len(await memory.jobs.list())
+        [listed] = await memory.admin.backups()
+    assert listed == {**made.to_dict(), "exists": True}
     assert made.rows["memories"] == 5
     assert verify_backup(made.path) == made
     assert made.path.stat().st_mode & 0o077 == 0

@@ -438,6 +438,8 @@ class Ledger:
 
     # Maintenance -------------------------------------------------------------------------------------
 
+    backups = read_method(maintenance.backups, tenant=NO_TENANT)
+    note_backup = write_method(maintenance.note_backup, tenant=NO_TENANT)
     rebuild_terms = write_method(maintenance.rebuild_terms, tenant=ALL_TENANTS)
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:

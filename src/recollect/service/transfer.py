@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.aio.background import UseCount
 from recollect.deps import Deps
-from recollect.errors import InvalidInput, QuotaReached, StoreUnavailable
+from recollect.errors import InvalidInput, QuotaReached, RecollectError, StoreUnavailable
 from recollect.ledger.ledger import read_pages
 from recollect.model.change import Author
 from recollect.model.memory import MemoryRecord, Status
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Backup", "ImportCounts", "ImportReport", "TransferService"]
 
+_log = logging.getLogger(__name__)
 _PAGE_SIZE = 500
 # The maintenance time by which the mirror recognises its ledger.
 _LEDGER_ID = "mirrored"
@@ -116,7 +118,18 @@ class TransferService:
             raise StoreUnavailable(f"the backup cannot be written to {path}: {error.strerror or error}") from error
         finally:
             await asyncio.to_thread(remove_database_files, part)
-        return replace(backup, path=path)
+        made = replace(backup, path=path)
+        try:
+            await self._ledger.note_backup({**made.to_dict(), "file": os.path.abspath(path)})
+        except RecollectError as error:
+            # It is made; a ledger on a full disk cannot list it.
+            _log.warning("the backup %s is not listed: %s", path, error)
+        return made
+
+    async def backups(self) -> list[dict[str, Any]]:
+        """Return the newest backups, newest first: what `backup` returned, and whether the file is still there."""
+        listed = await self._ledger.backups()
+        return await asyncio.to_thread(lambda: [{**each, "exists": Path(each["file"]).is_file()} for each in listed])
 
     async def import_from(
         self, source: ImportSource, options: ImportOptions, *, kind: str, by: Author, progress: Callable[[int], None]

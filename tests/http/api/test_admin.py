@@ -1,4 +1,4 @@
-"""Administration over REST: API keys, the health of all parts, and the sources of settings."""
+"""Administration over REST: API keys, backups, the health of all parts, and the sources of settings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from recollect.config.settings import load
 from recollect.http.server import run_embedded_server
+from recollect.service.restore import verify_backup
 from tests.support.api_server import add, served
 from tests.support.auth_samples import bearer, make_key, serving
 
@@ -134,3 +135,22 @@ def test_a_person_in_the_page_approves_a_review(tmp_path: Path) -> None:
         assert client.post(approve, headers=program).status_code == 409
         answer = client.post(approve, headers=page)
         assert (answer.status_code, answer.json()["status"]) == (200, "active"), answer.text
+
+
+def test_backups_are_made_and_listed(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        client.post(
+            f"{V1}/memories", params={"user_id": "alex"}, json={"content": "Lives in Porto"}
+        ).raise_for_status()
+        assert client.get(f"{V1}/admin/backups").json() == {"results": []}
+        answer = client.post(f"{V1}/admin/backups")
+        assert answer.status_code == 201, answer.text
+        made = answer.json()
+        assert made["rows"]["memories"] == 1
+        assert verify_backup(Path(made["file"])).digest == made["digest"]
+        second = client.post(f"{V1}/admin/backups").json()
+        Path(made["file"]).unlink()
+        assert client.get(f"{V1}/admin/backups").json() == {"results": [second, {**made, "exists": False}]}
+        user = bearer(make_key(client, user="alex"))
+        for method in ("GET", "POST"):
+            assert client.request(method, f"{V1}/admin/backups", headers=user).status_code == 403

@@ -112,6 +112,9 @@ def test_operations_show_every_part_and_manage_keys(browser: Browser, client: ht
         for tab, text in (("Usage", "Today: "), ("Health", "ok"), ("Audit", "Who looked"), ("Settings", "home")):
             page.locator(".tabs").get_by_role("link", name=tab).click()
             expect(page.locator("main")).to_contain_text(text)
+        page.locator(".tabs").get_by_role("link", name="Backups").click()
+        page.get_by_role("button", name="Back up now").click()
+        expect(page.locator("main tbody tr")).to_contain_text(".backup")
         page.locator(".tabs").get_by_role("link", name="Keys").click()
         admin = create_key(page, "boss")
         page.keyboard.press("Escape")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import posixpath
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -90,6 +92,17 @@ def test_nothing_outside_of_the_folder_is_served(client: TestClient, path: str) 
     answer = client.get(f"/page/{path}")
     assert answer.status_code in (401, 404), answer.text
     assert "import" not in answer.text
+
+
+def test_all_modules_of_the_first_view_are_asked_for_at_once() -> None:
+    files, needed, left = page_files(), set[str](), ["app.js", "views/timeline.js"]
+    while left:
+        name = left.pop()
+        needed.add(name)
+        imported = re.findall(r'^import .* from "(.+?)";', files[name].content.decode(), re.MULTILINE)
+        left += {posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in imported} - needed
+    preloaded = re.findall(r'"modulepreload" href="page/(.+?)"', files["index.html"].content.decode())
+    assert sorted([*preloaded, "app.js"]) == sorted(needed)
 
 
 def test_every_file_has_a_known_type() -> None:

@@ -97,6 +97,24 @@ def test_a_key_of_one_user_never_shows_another(browser: Browser, client: httpx.C
         expect(page.locator(".user-choice")).to_have_count(0)
 
 
+def test_who_may_see_everyone_chooses_any_user(browser: Browser, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    add(client, "Lives in Porto")
+    with opened(browser, root_of(client)) as page:
+        expect(page.locator("main")).to_contain_text("Lives in Porto")
+        page.get_by_label("User").fill("carl")
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_contain_text("Nothing has been remembered for carl yet")
+        with as_user(client, "carl") as carl:
+            add(carl, "Plays the cello")
+        expect(page.locator("main")).to_contain_text("Plays the cello")
+        page.get_by_label("User").fill("alex")
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_contain_text("Lives in Porto")
+        expect(page.locator("main")).not_to_contain_text("cello")
+
+
 def test_hostile_texts_are_shown_as_texts(browser: Browser, client: httpx.Client) -> None:
     from playwright.sync_api import expect
 

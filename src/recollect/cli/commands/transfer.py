@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -43,6 +44,23 @@ def make(cli: CliContext, file: str, force: bool) -> None:
     with cli.open() as memory, ProgressBar("Backing up", total=100) as progress:
         made = memory.admin.backup(file, force=force, progress=_percent_callback(progress))
     _print_backup(cli, made, f"Backed up to {file}")
+
+
+@command("recollect backup list", scope="", group=backup, name="list")
+@pass_cli
+def list_backups(cli: CliContext) -> None:
+    """List the newest backups of this ledger: when each was made, its file, and whether it is still there."""
+    with cli.open() as memory:
+        made = memory.admin.backups()
+    if cli.json:
+        print_json({"results": made})
+        return
+    for each in made:
+        moment = format_short_time(datetime.fromisoformat(each["made_at"]))
+        gone = "" if each["exists"] else "  (gone)"
+        print_line(f"{moment}  {pluralize(each['bytes'], 'byte'):>18}  {each['file']}{gone}")
+    if not made:
+        print_line("No backup was made of this ledger: recollect backup make FILE")
 
 
 @command("recollect backup make tuesday.backup", "recollect backup verify tuesday.backup", scope="", group=backup)

@@ -1,7 +1,8 @@
-"""Routes for administrators: API keys, and the health of all parts."""
+"""Routes for administrators: API keys, backups, and the health of all parts."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
@@ -26,6 +27,7 @@ from recollect.http.routing import RequireAdmin, ServiceDep, SettingsDep, create
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.model.arguments import parse_time
 from recollect.model.key import new_key
+from recollect.model.times import now
 from recollect.service.audit import AccessRow
 from recollect.service.diagnosis import CheckResult, check_folder
 
@@ -110,6 +112,37 @@ class HealthReport(BaseModel):
     ok: bool
     checks: list[CheckResponse]
     models: list[ModelStateResponse]
+
+
+class BackupResponse(BaseModel):
+    """A backup of the whole ledger."""
+
+    file: str = Field(description="Its path on the machine where it was made.")
+    made_at: str = Field(json_schema_extra={"format": "date-time"})
+    engine: Literal["sqlite", "postgres"]
+    bytes: int
+    rows: dict[str, int]
+    digest: str
+    exists: bool = Field(description="Whether the server finds the file at its path.")
+
+
+@keys_router.get("/admin/backups", response_model=ListOf[BackupResponse])
+async def list_backups(service: ServiceDep) -> JSONResponse:
+    """List the newest backups of this ledger, newest first, made here or with `recollect backup make`."""
+    return json_response({"results": await service.transfer.backups()})
+
+
+@keys_router.post("/admin/backups", response_model=BackupResponse, status_code=201)
+async def make_backup(service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+    """Back up everything into a file in the folder `backups` of the server's home, while it is in use.
+
+    It contains the memories of all users and hashes of the API keys: protect it like the database.
+    """
+    folder = settings.home.expanduser() / "backups"
+    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{now():%Y-%m-%d-%H%M%S-%f}.backup"
+    made = await service.transfer.backup(path, force=False, progress=lambda done, total: None)
+    return JSONResponse({**made.to_dict(), "exists": True}, 201)
 
 
 @keys_router.get("/admin/keys", response_model=ListOf[KeyResponse])

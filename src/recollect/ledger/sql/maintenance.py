@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from recollect.model.times import to_micros
 from recollect.model.traits import compute_traits, speaker_name
 
 _REBUILD_ROWS = 1000
+_LISTED_BACKUPS = 50
 _SELECTED = ", ".join(f"m.{name}" for name in MEMORY_COLUMNS)
 
 
@@ -84,6 +86,17 @@ async def check(tx: Tx) -> list[str]:
     if memories != indexed:
         broken.append(f"the full text has {indexed} of {memories} memories; run: recollect doctor --mend")
     return broken
+
+
+async def backups(tx: Tx) -> list[dict[str, Any]]:
+    """Return the descriptions of the newest backups, newest first."""
+    listed: list[dict[str, Any]] = json.loads(await meta(tx, "backups") or "[]")
+    return listed
+
+
+async def note_backup(tx: Tx, description: Mapping[str, Any]) -> None:
+    """Add a backup to the list."""
+    await set_meta(tx, "backups", json.dumps([description, *(await backups(tx))][:_LISTED_BACKUPS]))
 
 
 async def terms_version(tx: Tx) -> str | None:

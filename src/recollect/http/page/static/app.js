@@ -35,9 +35,8 @@ function Navigation() {
   const { user, users, me, live } = useSession();
   return html`<nav class="navigation" aria-label="Views">
     <a class="brand" href=${link("timeline")}><img src="page/icon.svg" alt="" width="26" height="26" /><span>Recollect</span></a>
-    ${!me?.user_id && html`<label class="user-choice"><span>User</span><select value=${user} onChange=${(/** @type {Event} */ event) => lookAt(/** @type {HTMLSelectElement} */ (event.target).value)}>
-      ${[...new Set([...users, user])].map((each) => html`<option value=${each} key=${each}>${each}</option>`)}
-    </select></label>`}
+    ${!me?.user_id && html`<form class="user-choice" onSubmit=${chooseUser}><label for="user">User</label><input id="user" name="user" list="users" value=${user} required autocomplete="off" onChange=${chooseUser} />
+      <datalist id="users">${users.map((each) => html`<option value=${each} key=${each}></option>`)}</datalist></form>`}
     <ul>${VIEWS.map(
       (each) => html`<li key=${each.name}><a href=${link(each.name)} aria-current=${view === each.name ? "page" : undefined}>
         <svg viewBox="0 0 24 24" aria-hidden="true"><path d=${each.icon} /></svg><span>${each.title}</span></a></li>`,
@@ -48,6 +47,13 @@ function Navigation() {
       ${me?.by_cookie && html`<button class="quiet" onClick=${() => attempt(logout)}>Log out</button>`}
     </div>
   </nav>`;
+}
+
+/** Look at the entered user, who may have no memories yet. @param {Event} event */
+function chooseUser(event) {
+  event.preventDefault();
+  const user = /** @type {HTMLInputElement} */ (document.getElementById("user")).value.trim();
+  if (user && user !== state.user) lookAt(user);
 }
 
 function Main() {
@@ -102,7 +108,7 @@ function Login() {
 function Notices() {
   const { notices } = useSession();
   return html`<div class="notices" aria-live="polite">${notices.map(
-    (each) => html`<div class=${`notice ${each.kind}`} key=${each.id}><span>${each.text}</span>
+    (each) => html`<div class=${`notice ${each.kind}`} id=${`notice-${each.id}`} key=${each.id}><span>${each.text}</span>
       ${each.undo && html`<button onClick=${() => attempt(async () => { dismiss(each.id); await each.undo?.(); })}>Undo</button>`}
       <button class="quiet" aria-label="Dismiss" onClick=${() => dismiss(each.id)}>✕</button></div>`,
   )}</div>`;

@@ -96,7 +96,12 @@ export const messageOf = (error) => (error instanceof Error ? error.message : St
 export function notify(text, options = {}) {
   const notice = { id: ++noticeNumber, text, kind: options.kind ?? "ok", undo: options.undo };
   set({ notices: [...state.notices.slice(-3), notice] });
-  setTimeout(() => dismiss(notice.id), options.undo ? 12_000 : 6_000);
+  dismissAfter(notice.id, options.undo ? 12_000 : 6_000);
+}
+
+/** Dismiss a message, but not while a person is at it. @param {number} id @param {number} ms */
+function dismissAfter(id, ms) {
+  setTimeout(() => (document.querySelector(`#notice-${id}:is(:hover, :focus-within)`) ? dismissAfter(id, 2_000) : dismiss(id)), ms);
 }
 
 /** @param {number} id */

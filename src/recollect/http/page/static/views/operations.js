@@ -1,4 +1,4 @@
-/** Operations: jobs, usage, health, keys, audit and settings of the server. */
+/** Operations: jobs, usage, health, backups, keys, audit and settings of the server. */
 
 import { html, useState } from "../vendor/preact.js";
 import { get, post } from "../api.js";
@@ -12,6 +12,7 @@ const TABS = [
   ["jobs", "Jobs", Jobs, false],
   ["usage", "Usage", UsageTab, false],
   ["health", "Health", Health, true],
+  ["backups", "Backups", Backups, true],
   ["keys", "Keys", Keys, true],
   ["audit", "Audit", Audit, true],
   ["settings", "Settings", SettingsTab, true],
@@ -79,6 +80,26 @@ function Health() {
         <div class="row"><${Badge} name=${check.state} kind=${check.state === "fail" ? "bad" : check.state === "warn" ? "warn" : "key"} /><b>${check.name}</b><span>${visible(check.message)}</span></div>
         ${check.mend && html`<p class="small soft">${visible(check.mend)}</p>`}</li>`)}</ul>
       ${data.models?.length > 0 && html`<section class="card"><h2>Embedding models</h2>${data.models.map((/** @type {any} */ model) => html`<div key=${model.model} class="row"><b>${visible(model.model)}</b><span class="soft">${visible(model.state ?? "")}</span><span class="wide"><${Bar} value=${model.total ? model.done / model.total : 1} label=${`${model.done} of ${model.total}`} /></span><span class="small">${model.done?.toLocaleString()} of ${model.total?.toLocaleString()}</span></div>`)}</section>`}`}`;
+}
+
+function Backups() {
+  const { data, error, reload } = useLoad(() => get("admin/backups"), []);
+  const [isBusy, setBusy] = useState(false);
+  const make = async () => {
+    setBusy(true);
+    await attempt(async () => {
+      const made = await post("admin/backups");
+      notify(`Backed up to ${made.file}`);
+      reload();
+    });
+    setBusy(false);
+  };
+  return html`<div class="row"><button class="primary" onClick=${make} disabled=${isBusy}>${isBusy ? "Backing up…" : "Back up now"}</button>
+      <span class="soft small">Everything of all users, in one file on the server. <code>recollect backup restore FILE</code> brings it back.</span></div>
+    <${Failure} error=${error} retry=${reload} />
+    ${data && !data.results.length && html`<${Empty} title="No backup was made yet"><p>A backup is made while the server is in use, and holds all that was stored before.</p></${Empty}>`}
+    ${data?.results.length > 0 && html`<div class="scroll"><table><thead><tr><th>Made</th><th>File</th><th class="number">Size</th><th class="number">Memories</th></tr></thead><tbody>${data.results.map((/** @type {any} */ each) => html`<tr key=${each.digest}>
+      <td><${Time} at=${each.made_at} /></td><td class="mono small">${visible(each.file)}${!each.exists && html` <${Badge} name="gone" kind="warn" />`}</td><td class="number">${Math.ceil(each.bytes / 1024).toLocaleString()} KB</td><td class="number">${(each.rows.memories ?? 0).toLocaleString()}</td></tr>`)}</tbody></table></div>`}`;
 }
 
 function Audit() {

@@ -120,7 +120,8 @@ class TransferService:
             await asyncio.to_thread(remove_database_files, part)
         made = replace(backup, path=path)
         try:
-            await self._ledger.note_backup({**made.to_dict(), "file": os.path.abspath(path)})
+            file = await asyncio.to_thread(path.absolute)
+            await self._ledger.note_backup({**made.to_dict(), "file": str(file)})
         except RecollectError as error:
             # It is made; a ledger on a full disk cannot list it.
             _log.warning("the backup %s is not listed: %s", path, error)

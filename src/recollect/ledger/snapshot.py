@@ -10,7 +10,7 @@ import numpy as np
 
 from recollect.ledger.sql.full_text import DocLengths, bm25
 from recollect.ledger.sql.history import successions
-from recollect.ledger.tokenizer import query_terms, terms_of
+from recollect.ledger.tokenizer import query_terms, spelling_terms, terms_of
 from recollect.ledger.types import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision
 from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, is_valid_now, valid_at
 from recollect.model.query import Filter, matches
@@ -42,7 +42,9 @@ class LedgerSnapshot:
         terms = query_terms(text)
         occurrences = [[(row, each[term]) for row, each in enumerate(documents, 1) if term in each] for term in terms]
         postings = [np.array(each, np.int64).reshape(-1, 2) for each in occurrences]
-        return bm25(terms, lengths, [(each[:, 0], each[:, 1]) for each in postings])
+        return bm25(
+            terms, lengths, [(each[:, 0], each[:, 1]) for each in postings], optional=spelling_terms(text)
+        )
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None

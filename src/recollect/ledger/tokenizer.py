@@ -2,6 +2,9 @@
 
 Words are compared without case or accents, English ones by their stem. Scripts without spaces between words are split
 into overlapping pairs of characters. Numbers keep their value: 10,000 is 10000.
+
+A name made of several words has further terms, so that it is found as it is spelled, by its parts, and in another
+spelling: `getUserById`, `get_user_by_id` and `get-user-by-id` share one term, and `E501` has a term of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from recollect.aio.erasable_cache import erasable_cache
 from recollect.model.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
-TERMS_VERSION = 1
+TERMS_VERSION = 2
 # Terms also depend on Unicode's tables and on the stemmer. SQLite removes a row only by the words it was
 # indexed under, so a ledger made with other ones is rebuilt too. Traits are recomputed with them.
 TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()}/{TRAITS_VERSION}"
@@ -38,6 +41,21 @@ _SPACELESS = re.compile(
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 _APOSTROPHE = re.compile("['\u2019]")
 _ASCII_WORD = re.compile("[a-z]+")
+# A name that may be compound: words joined by marks, or one word with a capital or a digit in it.
+_NAME = re.compile(
+    r"[A-Za-z0-9]+(?:(?:_{1,2}|_{0,2}[.-]_{0,2})[A-Za-z0-9]+)+"
+    r"|[A-Za-z]+[A-Z0-9][A-Za-z0-9]*|[0-9]+[A-Za-z][A-Za-z0-9]*"
+)
+_NAME_SIGN = re.compile(r"[A-Za-z0-9][_.-]{1,5}[A-Za-z0-9]|[a-z][A-Z0-9]|[A-Z][A-Z0-9][a-z]|[A-Z][0-9]|[0-9][A-Za-z]")
+# The parts of camelCase, with acronyms: HTTPServer, userIDs.
+_HUMP = re.compile("[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
+_LETTERS = re.compile("[A-Za-z]+")
+_NAME_WORD = re.compile("[A-Za-z0-9]+")
+# Marks that join words; a point between digits stays: v2.3.1.
+_JOINT = re.compile(r"[_-]|(?<![0-9])\.|\.(?![0-9])")
+_VERSION = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)+")
+# A word with more parts than this is an encoded value.
+_MAX_HUMPS = 8
 # Without the stemmer's own cache, which erasure could not clear.
 _stemmer = Stemmer.Stemmer("english", 0)
 
@@ -58,12 +76,27 @@ def terms_of(text: str) -> list[str]:
         terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
         if len(terms) >= MAX_TERMS:
             break
-    return terms[:MAX_TERMS]
+    return [*terms, *compound_terms(text)][:MAX_TERMS] if _NAME_SIGN.search(text) else terms[:MAX_TERMS]
+
+
+def compound_terms(text: str) -> list[str]:
+    """Return the further terms of the compound names in a text: each in one word, and the parts of camelCase."""
+    terms: list[str] = []
+    for name in _NAME.findall(text):
+        terms += _terms_of_name(name) if len(name) <= MAX_TERM_CHARS else ()
+        if len(terms) >= MAX_TERMS:
+            break
+    return terms
 
 
 def query_terms(text: str) -> list[str]:
     """Return the distinct terms of a query in order, up to a limit."""
     return list(dict.fromkeys(terms_of(text)))[:MAX_QUERY_TERMS]
+
+
+def spelling_terms(text: str) -> frozenset[str]:
+    """Return the terms of a query that only repeat others in one word; without a match they mean nothing."""
+    return frozenset(compound_terms(text)) if _NAME_SIGN.search(text) else frozenset()
 
 
 def _plain(text: str) -> str:
@@ -89,6 +122,26 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
     if _SPACELESS.search(word):
         return tuple(_pairs(word))
     return (word[:MAX_TERM_CHARS],)
+
+
+@erasable_cache(65_536)
+def _terms_of_name(name: str) -> tuple[str, ...]:
+    # Letters alone and digits alone are terms already.
+    mixed = (word for word in _NAME_WORD.findall(name) if not word.isalpha() and not word.isdigit())
+    joined = dict.fromkeys((_JOINT.sub("", name), *mixed))
+    terms = [term for word in joined if word != name or not word.isalpha() for term in _joined_term(word.lower())]
+    for letters in _LETTERS.findall(name):
+        humps = _HUMP.findall(letters)
+        if 1 < len(humps) <= _MAX_HUMPS:
+            terms += [term for hump in humps if len(hump) > 1 for term in _terms_of_word(hump.lower())]
+    return (*terms, *(version[1] for version in _VERSION.finditer(name)))
+
+
+def _joined_term(word: str) -> tuple[str, ...]:
+    """Return the term of a word of letters and digits; numbers are terms already."""
+    if word.isalpha():
+        return _terms_of_word(word)
+    return (word,) if _LETTERS.search(word) else ()
 
 
 def _pairs(word: str) -> list[str]:

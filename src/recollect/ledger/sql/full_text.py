@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.ledger.sql.tx import Postings, Tx, fetch_one
-from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
+from recollect.ledger.tokenizer import K1, B, query_terms, spelling_terms, terms_of
 from recollect.ledger.types import LexicalMatches, Revision
 from recollect.model.scope import Scope
 
@@ -241,14 +241,21 @@ async def lexical(
     doc_lengths = await length_cache.get(tx, scope.user, revision)
     last_row = int(doc_lengths.rows[-1]) if len(doc_lengths.rows) else 0
     query = PostingQuery(user=scope.user, number=number, terms=terms, revision=revision, last_row=last_row)
-    return bm25(terms, doc_lengths, await posting_cache.get(tx, query))
+    return bm25(terms, doc_lengths, await posting_cache.get(tx, query), optional=spelling_terms(text))
 
 
-def bm25(terms: Sequence[str], doc_lengths: DocLengths, postings: Sequence[Postings]) -> LexicalMatches:
-    """Score the rows that have one of the terms, given the posting list of each term."""
+def bm25(
+    terms: Sequence[str], doc_lengths: DocLengths, postings: Sequence[Postings], *, optional: Collection[str] = ()
+) -> LexicalMatches:
+    """Score the rows that have one of the terms, given the posting list of each term.
+
+    An optional term that no row has is left out.
+    """
     scores, covered = np.zeros(len(doc_lengths.rows)), np.zeros(len(doc_lengths.rows))
     total, missing, missing_weight = 0.0, set[str](), 0.0
     for term, (rows, times) in zip(terms, postings, strict=True):
+        if not len(rows) and term in optional:
+            continue
         rarity = math.log(1 + (len(doc_lengths.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
         total += rarity
         if not len(rows):

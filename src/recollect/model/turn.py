@@ -31,6 +31,8 @@ class Turn:
     said_at: datetime
     name: str | None = None
     position: int = 0
+    # For filters, such as the branch of a repository; facts learned from the turn inherit it.
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     # By default high for the user and low for the assistant.
     trust: Trust | None = None
     # The memory of an imported turn, with its status.
@@ -67,6 +69,7 @@ class Turn:
             source="conversation",
             trust=self.trust or (Trust.HIGH if self.role is Role.USER else Trust.LOW),
             detail=detail,
+            metadata=self.metadata,
         )
 
 

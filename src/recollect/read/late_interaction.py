@@ -54,7 +54,8 @@ class LateInteraction:
 
     async def best_matches(self, user: str, question: str, rows: NDArray[np.int64]) -> Floats:
         """Return the best cosine for each candidate row and each piece of the question; NaN where none is stored."""
-        pieces = _encode_question(question)
+        # As a piece, the mark that joins the words of a name would match every such name.
+        pieces = _encode_question(question.replace("_", " "))
         matches = np.full((len(rows), len(pieces)), np.nan, np.float32)
         stored = dict(await self._ledger.vectors_of(user, rows.tolist(), model=TOKEN_MODEL))
         missing = [row for row in rows.tolist() if row not in stored]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -43,6 +43,11 @@ class Batch:
             for each in (self.turns, self.context)
         )
         return replace(self, turns=turns, context=context)
+
+    def shared_metadata(self, turn_ids: Collection[str]) -> Mapping[str, Any]:
+        """Return what the metadata of these turns have in common."""
+        first, *others = [turn.metadata for turn in self.turns if turn.id in turn_ids] or [{}]
+        return {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
 
     def author(self, who: str) -> Author:
         """Return the author of the changes; its batch id contains the range of turns, which undo reads."""

@@ -21,13 +21,13 @@ from recollect.text.instructions import find_instruction
 from recollect.text.numbers import find_numbers, missing_names, number_values, without_dates
 from recollect.write.batch import Batch
 from recollect.write.operations import ExtractedFact, FactOp, Operation
+from recollect.write.select import MAX_CONFIDENCE_ASSISTANT
 from recollect.write.sentences import split_sentences
 
 SOURCE = "conversation"
-# The maximum confidence of a fact with an unverified number or name, or of the assistant.
+# The maximum confidence of a fact with an unverified number or name.
 MAX_CONFIDENCE_NUMBER = 0.5
 MAX_CONFIDENCE_NAME = 0.7
-MAX_CONFIDENCE_ASSISTANT = 0.6
 # Below this share of a fact's words in the user's own part of the cited turns, the fact is quoted or pasted.
 _MIN_OWN_SHARE = 0.5
 _USER_WORDS = ("user", "nutzer", "nutzerin")

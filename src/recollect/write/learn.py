@@ -2,7 +2,8 @@
 
 1. `screen.py` cleans the turns and stops at small talk.
 2. With an LLM, `related.py` finds the stored memories that the turns may change, `extract.py` asks for operations on
-   them in one call, and `check.py` checks the answer. Without one, `select.py` selects statements of the user.
+   them in one call, and `check.py` checks the answer. Without one, `select.py` selects statements of the user, and
+   in tasks the outcomes that an assistant reports.
 3. `redact.py` removes secrets from the facts.
 4. `reconcile.py` compares the facts with the stored memories: add, supersede, end, or add evidence.
 """
@@ -21,6 +22,7 @@ from recollect.model.change import Add, Author, Change, ModelUsage, Update, Vect
 from recollect.model.query import matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.model.turn import Turn
 from recollect.model.usage import LlmQuota
 from recollect.observability.tracing import span
 from recollect.write.ask_llm import record_cost_on_error
@@ -31,7 +33,7 @@ from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines,
 from recollect.write.redact import drop_secret_facts, redact
 from recollect.write.related import STATEMENTS, find_nearest_and_keyed, find_related
 from recollect.write.screen import screen
-from recollect.write.select import may_contain_facts, select_facts
+from recollect.write.select import contain_outcomes, may_contain_facts, select_facts
 
 # The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"
@@ -53,6 +55,11 @@ class ExtractionConfig:
     reconciling: ReconcileLimits = field(default_factory=ReconcileLimits)
     allowance: LlmQuota = field(default_factory=LlmQuota)
 
+    @property
+    def learns_outcomes(self) -> bool:
+        """Whether to learn what an assistant reports: in tasks only, where its answers have the results."""
+        return self.mode == "task" and not self.limits.user_only
+
 
 @dataclass(frozen=True, slots=True)
 class ExtractedChanges:
@@ -70,7 +77,7 @@ async def extract_changes(
     screened = await run_off_loop(lambda: screen(batch.turns, before=batch.context), chars=batch.chars)
     reason = screened.reason if batch.turns else "all turns were processed before"
     report: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
-    if not screened.has_content:
+    if not screened.has_content and not await _has_outcomes(screened.turns, batch.chars, config):
         return ExtractedChanges(), report
     context = await run_off_loop(lambda: screen(batch.context), chars=batch.chars)
     batch = replace(batch, turns=tuple(screened.turns), context=tuple(context.turns))
@@ -82,6 +89,7 @@ async def extract_changes(
                 await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR), effects=usage)
             raise extraction.error
         facts, secrets = drop_secret_facts(extraction.facts)
+        facts = [replace(fact, metadata=batch.shared_metadata(fact.evidence)) for fact in facts]
         extraction = replace(extraction, facts=tuple(facts), rejected=(*extraction.rejected, *secrets))
         traced.set_attributes({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.cost.calls})
     async with record_cost_on_error(deps.ledger, scope, lambda: usage, by=Author(EXTRACTION_AUTHOR)):
@@ -124,12 +132,20 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
     return batch, extraction, method
 
 
+async def _has_outcomes(turns: Sequence[Turn], chars: int, config: ExtractionConfig) -> bool:
+    """Return whether an assistant reports the outcome of work: a task goes on while the user says little."""
+    return config.learns_outcomes and await run_off_loop(lambda: contain_outcomes(turns), chars=chars)
+
+
 async def _select(batch: Batch, config: ExtractionConfig) -> Extraction:
     """Return the facts that the built-in selector finds and the limits admit."""
     limits = config.limits
+    selected = await run_off_loop(
+        lambda: select_facts(batch.turns, outcomes=config.learns_outcomes), chars=batch.chars
+    )
     facts = [
         fact
-        for fact in await run_off_loop(lambda: select_facts(batch.turns), chars=batch.chars)
+        for fact in selected
         if fact.importance >= limits.min_importance and fact.confidence >= limits.min_confidence
     ]
     return Extraction(facts=tuple(facts))

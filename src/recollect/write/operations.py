@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -34,7 +34,7 @@ class ExtractedFact:
     `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it comes
     from, `said_at` the time of the last one. A `correction` replaces the value of its key even if the old one is more
     confident. `doubts` are failed checks, which are recorded on the memory. A fact with a reason for `review` waits
-    for a person.
+    for a person. `metadata` is what the metadata of its turns have in common.
     """
 
     content: str
@@ -54,6 +54,7 @@ class ExtractedFact:
     doubts: tuple[str, ...] = ()
     review: str = ""
     source: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def memory_type(self) -> MemoryType:

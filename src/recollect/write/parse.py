@@ -14,6 +14,7 @@ from recollect.model.scope import Scope
 from recollect.model.text import repair_text, validate_id
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
+from recollect.write.draft import validate_fields
 
 _log = logging.getLogger("recollect")
 
@@ -22,7 +23,7 @@ def parse_messages(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Ma
     """Return the turns of OpenAI-style messages of user and assistant; other roles are ignored.
 
     A chat must not fail, so characters that cannot be stored are replaced, and an invalid time becomes now. A
-    `turn_id` becomes the id of the turn.
+    `turn_id` becomes the id of the turn, `metadata` its metadata unless it is invalid.
     """
     at = now()
     return [turn for message in _message_list(messages) if (turn := _parse_turn(scope, message, at)) is not None]
@@ -57,6 +58,7 @@ def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
         content=text,
         said_at=_parse_timestamp(message, at),
         name=repair_text(name) if isinstance(name, str) and name else None,
+        metadata=_parse_metadata(message),
     )
 
 
@@ -73,6 +75,17 @@ def _turn_id(message: Mapping[str, Any]) -> str:
     if not (id := validate_id(message["turn_id"], name="turn_id")):
         raise InvalidInput("`turn_id` must not be empty; set it or omit it")
     return id
+
+
+def _parse_metadata(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not message.get("metadata"):
+        return {}
+    try:
+        metadata: Mapping[str, Any] = validate_fields({"metadata": message["metadata"]})["metadata"]
+    except InvalidInput as error:
+        _log.warning("The metadata of a message was left out: %s", error)
+        return {}
+    return metadata
 
 
 def _parse_timestamp(message: Mapping[str, Any], at: datetime) -> datetime:

@@ -302,8 +302,11 @@ class _Reconciliation:
         current = replace(record, **update.fields) if (update := self.updates.get(record.id)) else record
         bonus = self.limits.repetition_bonus if outcome is FactOutcome.MERGED else 0.0
         evidence = tuple(dict.fromkeys((*current.evidence, *fact.evidence)))[-_MAX_EVIDENCE:]
+        # What holds on two branches belongs to neither.
+        differing = {name for name, value in fact.metadata.items() if current.metadata.get(name, value) != value}
         fields: dict[str, Any] = {
             "evidence": evidence,
+            "metadata": {name: value for name, value in current.metadata.items() if name not in differing},
             "importance": min(1.0, max(current.importance, fact.importance) + bonus),
             "confidence": max(current.confidence, fact.confidence),
         }
@@ -351,6 +354,7 @@ class _Reconciliation:
             occurred_at=fact.occurred_at,
             valid_from=at if fact.said_at else None,
             prompt_digest=self.prompt_digest,
+            metadata=fact.metadata,
             detail={"unverified": list(fact.doubts)} if fact.doubts else {},
         )
 

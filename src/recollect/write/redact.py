@@ -183,13 +183,15 @@ class Redactor:
         return redacted.text, redacted.kinds
 
     async def redact_turn(self, turn: Turn) -> tuple[Turn, tuple[str, ...]]:
-        """Redact the text of a turn and the name of its speaker."""
+        """Redact the text of a turn, the name of its speaker and its metadata."""
         if not self.turns:
             return turn, ()
         content, kinds = await self.redact_turn_text(turn.content)
         name, name_kinds = await self.redact_turn_text(turn.name) if turn.name else (turn.name, ())
         kinds = tuple(dict.fromkeys((*kinds, *name_kinds)))
         clean = replace(turn, content=content, name=name) if kinds else turn
+        if turn.metadata:
+            clean = replace(clean, metadata=await self.redact_json(turn.metadata))
         if turn.exported_record is None:
             return clean, kinds
         record, record_kinds = await self.redact_record(turn.exported_record)

@@ -1,15 +1,16 @@
-"""Select statements worth remembering without an LLM: two trained linear models and a table of keys.
+"""Select statements worth remembering without an LLM: three trained linear models and a table of keys.
 
 The first model cuts the user's sentences into statements, the second scores each statement with the probability that
-it is worth remembering, its category, and whether it corrects or ends something. `python -m evals.train_selector`
-trains both.
+it is worth remembering, its category, and whether it corrects or ends something. The third scores the sentences in
+which an assistant reports the outcome of work: a cause and its fix, a decision, a command that works.
+`python -m evals.train_selector` trains all of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.model.memory import Category, MemoryType
+from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_features, hash_ngrams, load_model, tokenize
@@ -25,6 +26,7 @@ from recollect.models.static_embedder import StaticEmbedder
 from recollect.quotes.pasted_instructions import is_pasted_sentence
 from recollect.quotes.quoted_text import ELIDED
 from recollect.read.question_model import is_question
+from recollect.text.instruction_rule import review_reason
 from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.operations import ExtractedFact
@@ -45,6 +47,7 @@ BUCKETS = 1 << 16
 CUT_THRESHOLD = 0.4
 KEEP_THRESHOLD = 0.45
 CHANGE_THRESHOLD = 0.6
+OUTCOME_THRESHOLD = 0.4
 # More statements than this in one message come from a pasted list.
 MAX_STATEMENTS = 40
 
@@ -64,6 +67,13 @@ _CONTEXT_TOKENS = 6
 _MANY_SENTENCES, _LONG_CHARS = 12, 1_500
 
 SELECTOR_SOURCE = "selector"
+ASSISTANT_SOURCE = "assistant"
+# The maximum confidence of a statement of an assistant.
+MAX_CONFIDENCE_ASSISTANT = 0.6
+# More outcomes than this in one answer are a report of details.
+_MAX_OUTCOMES = 8
+# Adjacent sentences, such as a cause and its fix, become one memory up to this length.
+_MAX_OUTCOME_CHARS = 400
 _IMPORTANCE = {
     "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
     "procedure": 0.6,
@@ -102,16 +112,26 @@ class SelectedStatement:
     change: str
 
 
-def select_facts(turns: Sequence[Turn]) -> list[ExtractedFact]:
-    """Return the facts in the user's turns; turns of the assistant are ignored."""
+def select_facts(turns: Sequence[Turn], *, outcomes: bool = False) -> list[ExtractedFact]:
+    """Return the facts in the user's turns; with `outcomes`, those in the assistant's turns too, with low trust."""
     has_several_speakers = len({turn.name for turn in turns if turn.role is Role.USER}) > 1
     facts: dict[str, ExtractedFact] = {}
+    is_declined = False
     for turn in turns:
-        if turn.role is not Role.USER or declines_memory(turn.content):
+        if turn.role is Role.USER:
+            is_declined = declines_memory(turn.content)
+        if is_declined or (turn.role is Role.ASSISTANT and not outcomes):
             continue
-        for fact in _turn_facts(turn, name=turn.name if has_several_speakers else None):
+        name = turn.name if has_several_speakers else None
+        found = _turn_facts(turn, name=name) if turn.role is Role.USER else _turn_outcomes(turn)
+        for fact in found:
             facts.setdefault(fact.content.casefold(), fact)
     return list(facts.values())
+
+
+def contain_outcomes(turns: Sequence[Turn]) -> bool:
+    """Return whether an assistant reports an outcome in the turns."""
+    return any(turn.role is Role.ASSISTANT and next(_turn_outcomes(turn), None) is not None for turn in turns)
 
 
 def may_contain_facts(turns: Sequence[Turn], *, threshold: float) -> bool:
@@ -140,6 +160,33 @@ def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
     for selected in chosen[:MAX_STATEMENTS]:
         if not any(selected.text in request for request in requests):
             yield build_fact(selected, turn, name=name)
+
+
+def _turn_outcomes(turn: Turn) -> Iterator[ExtractedFact]:
+    """Yield the outcomes that an assistant's turn reports; adjacent sentences are one outcome."""
+    joined: list[list[tuple[str, float]]] = []
+    is_adjacent = False
+    for text, probability in score_outcomes(turn.content):
+        if probability < OUTCOME_THRESHOLD:
+            is_adjacent = False
+            continue
+        if is_adjacent and sum(len(each) for each, _ in joined[-1]) + len(text) <= _MAX_OUTCOME_CHARS:
+            joined[-1].append((text, probability))
+        else:
+            joined.append([(text, probability)])
+        is_adjacent = True
+    for outcome in joined[:_MAX_OUTCOMES]:
+        content = ". ".join(text for text, _ in outcome)
+        selected = SelectedStatement(content, content, max(odds for _, odds in outcome), "fact", "new")
+        fact = build_fact(selected, turn, name=turn.name or "Assistant")
+        yield replace(
+            fact,
+            confidence=min(fact.confidence, MAX_CONFIDENCE_ASSISTANT),
+            trust=Trust.LOW,
+            correction=False,
+            source=ASSISTANT_SOURCE,
+            review=review_reason(Trust.LOW, fact.category, fact.memory_type, content),
+        )
 
 
 def _passes_threshold(selected: SelectedStatement) -> bool:
@@ -185,6 +232,30 @@ def score_statements(text: str) -> list[SelectedStatement]:
         return []
     logits = _selector().logits(build_inputs(text, author_sentences, statements))
     return [_selected(statement, row) for statement, row in zip(statements, logits, strict=True)]
+
+
+def score_outcomes(text: str) -> list[tuple[str, float]]:
+    """Return every sentence of an assistant's answer, in order, with the probability that it reports an outcome."""
+    statements, inputs = outcome_inputs(split_sentences(text))
+    logits = _outcome_model().logits(inputs)[:, 0]
+    return [(each.text, _probability(logit)) for each, logit in zip(statements, logits.tolist(), strict=True)]
+
+
+def outcome_inputs(sentences: Sequence[Sentence]) -> tuple[list[StatementSpan], list[TextInput]]:
+    """Return each sentence with words as one statement, and its features.
+
+    Of its context they contain the sentence before it alone: an answer may be short or long.
+    """
+    statements: list[StatementSpan] = []
+    inputs: list[TextInput] = []
+    for at, sentence in enumerate(sentences):
+        spans = token_spans(sentence.text)
+        tokens = [fold_token(sentence.text[start:end]) for start, end in spans]
+        whole = statements_between(sentence, spans, tokens, [])
+        if whole:
+            statements += whole
+            inputs += build_inputs(sentence.text, sentences[max(0, at - 1) : at + 1], whole)
+    return statements, inputs
 
 
 def _selected(statement: StatementSpan, logits: Floats) -> SelectedStatement:
@@ -328,6 +399,11 @@ def _cutter() -> LinearTextModel:
 @cache
 def _selector() -> LinearTextModel:
     return load_model(_FOLDER / "selector.npz")
+
+
+@cache
+def _outcome_model() -> LinearTextModel:
+    return load_model(_FOLDER / "selector_outcomes.npz")
 
 
 @cache

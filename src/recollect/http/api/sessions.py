@@ -46,6 +46,9 @@ class MessageBody(BaseModel):
     content: str | list[dict[str, Any]] | None = None
     name: str | None = Field(default=None, description="The speaker, where there are several.")
     timestamp: str | float | None = Field(default=None, description="When it was said; by default now.")
+    metadata: dict[str, Any] | None = Field(
+        default=None, description="Stored with the turn and with what is learned from it, for filters."
+    )
 
 
 def _check_volume(messages: str | list[MessageBody]) -> str | list[MessageBody]:

@@ -3,11 +3,9 @@
     python -m evals.train_selector [MORE.jsonl ...] [--check FILE.jsonl]
 
 Reads `evals/data/memorable.jsonl`, any further files of the same shape ({"id", "source", "text", "keep": [{"text",
-"category", "change", "key"}]}), `evals/data/everyday.jsonl` and `evals/data/coding.jsonl`, prints figures by
-five-fold cross-validation over messages, trains on everything and writes `selector_cuts.npz` and `selector.npz` into
-the package. The assistant's answers in `coding.jsonl` train `selector_outcomes.npz`. Its rows with `held_out` are only
-measured. With --check, FILE is only measured and nothing is written; with --outcomes, only the model of outcomes is
-trained. Needs scikit-learn.
+"category", "change", "key"}]}) and `evals/data/everyday.jsonl`, prints figures by five-fold cross-validation over
+messages, trains on everything and writes `selector_cuts.npz` and `selector.npz` into the package. With --check, FILE
+is only measured and nothing is written. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from recollect.write.sentences import Sentence, split_sentences
 DATA = Path(__file__).parent / "data"
 PACKAGE = Path(select.__file__).parent
 FOLDS = 5
-CUT_C, KEEP_C, OUTCOME_C = 20.0, 3.0, 3.0
+CUT_C, KEEP_C = 20.0, 3.0
 STOP = frozenset(
     "i me my we our us the a an and or but so to of in on at for with is am are was were be been it its this that "
     "user users s m ve re ll d t just really".split()
@@ -230,32 +228,6 @@ def report(name: str, rows: Sequence[Row], data: Statements, odds: np.ndarray) -
         print(f"  threshold {threshold:.2f}  {figures(rows, learned)}")
 
 
-def outcome_statements(rows: Sequence[Row]) -> tuple[Statements, np.ndarray]:
-    """Return the sentences of answers as statements, and whether each reports an outcome."""
-    by_row: dict[int, list[Labelled]] = defaultdict(list)
-    for each in label(rows):
-        by_row[each.row].append(each)
-    of: list[Labelled] = []
-    parts: list[StatementSpan] = []
-    inputs: list[TextInput] = []
-    for own in by_row.values():
-        by_sentence = {id(each.sentence): each for each in own}
-        found, features = select.outcome_inputs([each.sentence for each in own])
-        parts, inputs = parts + found, inputs + features
-        of += [by_sentence[id(each.sentence)] for each in found]
-    data = Statements(of, parts, matrix(inputs, select.BUCKETS))
-    return data, np.array([which >= 0 for which in selected_stretches(data)])
-
-
-def train_outcomes(rows: Sequence[Row], held_out: Sequence[Row]) -> None:
-    """Train the model of outcomes, print figures of the answers that are held out, and write it."""
-    data, labels = outcome_statements(rows)
-    model = fit(data.x, labels, OUTCOME_C)
-    unseen, _ = outcome_statements(held_out)
-    report("held-out answers", held_out, unseen, model.predict_proba(unseen.x)[:, 1])
-    save_model(PACKAGE / "selector_outcomes.npz", to_model(["outcome"], [model], select.BUCKETS))
-
-
 def to_model(outputs: Sequence[str], fitted: Sequence[LogisticRegression], buckets: int) -> LinearTextModel:
     """Put fitted regressions together as one model."""
     weights = np.stack([each.coef_[0] for each in fitted], axis=1)
@@ -273,23 +245,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("more", nargs="*", type=Path)
     parser.add_argument("--check", type=Path, help="measure this file instead of writing the models")
-    parser.add_argument("--outcomes", action="store_true", help="train only the model of outcomes")
     options = parser.parse_args()
-    coding = read_rows(DATA / "coding.jsonl")
-    answers = [row for row in coding if row["source"].endswith("-assistant")]
-    if not options.check:
-        train_outcomes(
-            [row for row in answers if not row.get("held_out")], [row for row in answers if row.get("held_out")]
-        )
-    if options.outcomes:
-        return
     rows = [row for path in (DATA / "memorable.jsonl", *options.more) for row in read_rows(path)]
     rows += [
         {"text": text, "keep": keep}
         for talk in read_rows(DATA / "everyday.jsonl")
         for text, keep in zip(talk["messages"], talk["keep"], strict=True)
     ]
-    rows += [row for row in coding if row["source"] == "coding-user" and not row.get("held_out")]
     if options.check:
         held_out = read_rows(options.check)
         report(f"trained on others, {options.check.name}", held_out, *predict(held_out, train(rows, only_keep=True)))
@@ -307,9 +269,7 @@ def main() -> None:
     save_model(PACKAGE / "selector_cuts.npz", to_model(["cut"], [models.cutter], select.CUT_BUCKETS))
     kinds = [models.keep, *models.categories, *models.changes]
     save_model(PACKAGE / "selector.npz", to_model(select.OUTPUTS, kinds, select.BUCKETS))
-    requests = [row for row in coding if row["source"] == "coding-user" and row.get("held_out")]
-    report("held-out messages to coding agents", requests, *predict(requests, models))
-    for name in ("selector_cuts.npz", "selector.npz", "selector_outcomes.npz"):
+    for name in ("selector_cuts.npz", "selector.npz"):
         print(f"{name}: {(PACKAGE / name).stat().st_size:,} bytes")
 
 

@@ -487,3 +487,60 @@ async def test_concurrent_merges_of_similar_memories_lose_no_update(tmp_path: Pa
         # Each merge raises the importance by a tenth.
         assert record.importance == pytest.approx(0.6)
         assert record.version == 5
+
+
+# Metadata
+
+
+def test_metadata_of_a_message_reaches_the_turn_and_what_is_learned_from_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        message = {"role": "user", "content": "My bike is red.", "metadata": {"branch": "fix/bike"}}
+        other = {"role": "user", "content": "I live in Oslo.", "metadata": {"branch": "main"}}
+        memory.remember([message, other], **TALK, wait=True)
+        assert [turn.metadata for turn in memory.sessions.turns(**TALK)] == [
+            {"branch": "fix/bike"},
+            {"branch": "main"},
+        ]
+        [fact] = memory.get_all(user_id=ALEX, filters={"metadata.branch": "fix/bike"})
+        assert fact.content == "My bike is red"
+        found = memory.search("Where do I live?", user_id=ALEX, filters={"metadata.branch": "main"})
+        assert {hit.record.metadata["branch"] for hit in found} == {"main"}
+
+
+def test_what_is_stated_on_two_branches_belongs_to_neither(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        for branch in ("fix/bike", "main"):
+            metadata = {"branch": branch, "client": "test"}
+            memory.remember([{"role": "user", "content": "My bike is red.", "metadata": metadata}], **TALK, wait=True)
+        [fact] = facts(memory)
+        assert fact.metadata == {"client": "test"}
+
+
+def test_an_llm_learns_with_the_metadata_that_the_cited_lines_share(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, "Cargo bike", claim(BIKE, lines=[1, 2]))
+    with opened(tmp_path, llm) as memory:
+        messages = [
+            {"role": "user", "content": BIKE_MESSAGE, "metadata": {"branch": "main", "agent": "one"}},
+            {"role": "user", "content": "A red Cargo bike, yes.", "metadata": {"branch": "main", "agent": "two"}},
+        ]
+        memory.remember(messages, **TALK, wait=True)
+        [fact] = facts(memory)
+        assert fact.metadata == {"branch": "main"}
+
+
+@pytest.mark.parametrize("metadata", ["main", ["main"], {"value": float("nan")}, {"text": "x" * 300_000}])
+def test_a_message_with_invalid_metadata_is_stored_without_it(tmp_path: Path, metadata: object) -> None:
+    with opened(tmp_path) as memory:
+        memory.remember([{"role": "user", "content": BIKE_MESSAGE, "metadata": metadata}], **TALK)
+        [turn] = memory.sessions.turns(**TALK)
+        assert (turn.content, turn.metadata) == (BIKE_MESSAGE, {})
+
+
+def test_a_secret_in_the_metadata_of_a_message_is_not_stored(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    with opened(tmp_path) as memory:
+        metadata = {"remote": f"https://{secret}@github.com/acme/web"}
+        memory.remember([{"role": "user", "content": BIKE_MESSAGE, "metadata": metadata}], **TALK, wait=True)
+        stored = [turn.metadata for turn in memory.sessions.turns(**TALK)] + [each.metadata for each in facts(memory)]
+        assert stored
+        assert secret not in json.dumps(stored)

@@ -12,12 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.ledger import tokenizer as rules
-from recollect.ledger.tokenizer import MAX_QUERY_TERMS, MAX_TERM_CHARS, MAX_TERMS, STOP_WORDS, query_terms, terms_of
+from recollect.ledger.tokenizer import (
+    MAX_QUERY_TERMS,
+    MAX_TERM_CHARS,
+    MAX_TERMS,
+    STOP_WORDS,
+    query_terms,
+    spelling_terms,
+    terms_of,
+)
 from tests.support.linear_time import assert_linear
 
 WORST = [
     "a", "a'", "'", "1", "1,", "1.", ",", "a1", "_", "ab ", "the ", " ",
     "茶", "茶a", "का", "ा", "का'", "\u0301", "e\u0301", "ﷺ", "ชา", "차", "👩🏽‍🚀", "a\u200b", "a\n", "a\u2019b", "İ",
+    "aB", "a_", "a-", "a.", "A1", "aBC", "1.1.", "a_b-",
 ]  # fmt: skip
 
 
@@ -43,8 +52,17 @@ def test_the_worst_texts_take_time_in_proportion_to_their_length(end: str) -> No
         ("绿茶", ["绿茶"]),
         ("喝绿茶", ["喝绿", "绿茶"]),
         ("茶", ["茶"]),
-        ("snake_case", ["snake", "case"]),
-        ("e-mail: a@b.example", ["e", "mail", "b", "exampl"]),
+        ("snake_case", ["snake", "case", "snakecas"]),
+        ("e-mail: a@b.example", ["e", "mail", "b", "exampl", "email", "bexampl"]),
+        ("getUserById", ["getuserbyid", "get", "user", "id"]),
+        ("get_user_by_id", ["get", "user", "id", "getuserbyid"]),
+        ("userIDs parseJSON", ["userid", "parsejson", "user", "id", "pars", "json"]),
+        ("OAuth2Token", ["oauth", "2", "token", "oauth2token", "auth"]),
+        ("src/text/__init__.py", ["src", "text", "init", "py", "initpi"]),
+        ("--dry-run", ["dri", "run", "dryrun"]),
+        ("E501 b12", ["e", "501", "b", "12", "e501", "b12"]),
+        ("v2.3.1", ["v", "2.3.1", "v2.3.1", "v2", "2.3"]),
+        ("2026-05-06 10-20", ["2026", "05", "06", "10", "20"]),
         ("👩🏽‍🚀 \u202e \u200b", []),
         ("\ud800 tea \0", ["tea"]),
     ],
@@ -78,7 +96,30 @@ def test_terms_are_bounded_and_the_same_in_any_case_of_ascii(text: str) -> None:
     assert not set(terms) & {"", " "}
     assert terms_of(text) == terms
     if text.isascii():
-        assert terms_of(text.upper()) == terms_of(text.lower()) == terms
+        assert terms_of(text.upper()) == terms_of(text.lower())
+        # The parts of camelCase come in addition.
+        assert set(terms_of(text.lower())) <= set(terms)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("getUserById", "get_user_by_id raises KeyError"),
+        ("get-user-by-id", "getUserById raises KeyError"),
+        ("getuserbyid", "get_user_by_id raises KeyError"),
+        ("user by id", "getUserById raises KeyError"),
+        ("e501", "ruff E501 is ignored"),
+        ("dryrun", "pass --dry-run first"),
+        ("select.py", "see src/recollect/write/select.py"),
+        ("python 3.11", "pinned to Python 3.11.7"),
+        ("naiveUser", "naïve_user is the default"),
+    ],
+)
+def test_a_name_is_found_in_another_spelling_and_by_its_parts(query: str, text: str) -> None:
+    assert set(query_terms(query)) - spelling_terms(query) <= set(terms_of(text)) or spelling_terms(query) & set(
+        terms_of(text)
+    )
+    assert set(query_terms(query)) & set(terms_of(text))
 
 
 @given(st.text(max_size=60))

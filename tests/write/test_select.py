@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.memory import Category
+from recollect.ledger.tokenizer import terms_of
+from recollect.model.memory import Category, Trust
 from recollect.model.turn import Role
 from recollect.write import select
 from recollect.write.key_patterns import find_key
@@ -21,6 +22,10 @@ MONDAY = datetime(2026, 11, 16, 9, tzinfo=UTC)
 
 def selected(text: str) -> list[ExtractedFact]:
     return select_facts([turn(text, at=MONDAY)])
+
+
+def selected_in_task(text: str) -> list[ExtractedFact]:
+    return select_facts([turn(text, at=MONDAY)], task=True)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,40 @@ def test_questions_requests_pasted_and_confidential_text_are_not_selected(said: 
     assert selected(said) == []
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "We decided on uuid7 for the ids because uuid4 ruins the index.",
+        "In this repo we never use print, always the structlog logger.",
+        "Deploys go out with `make release ENV=prod`, and only from the main branch.",
+        "The build failed because setuptools 70 dropped pkg_resources; fixed by pinning setuptools<70.",
+    ],
+)
+def test_decisions_conventions_commands_and_fixes_are_selected(said: str) -> None:
+    assert set(terms_of(said)) <= {term for fact in selected_in_task(said) for term in terms_of(fact.content)}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "fix the failing test",
+        "java.lang.IllegalStateException: our team decided to fail\n\tat com.acme.Main.run(Main.java:14)",
+        "Please rebase this onto main and resolve the conflicts in schema.prisma",
+        "why does it fail?\n```\nWe decided to use tabs because of the linter.\n```",
+        "Traceback (most recent call last):\n  File \"/app/main.py\", line 12, in <module>\nKeyError: 'id'",
+        "Nov 17 10:01:22 web01 nginx[231]: our upstream timed out\nNov  7 10:01:23 web01 nginx[231]: we retry",
+        "diff --git a/api.py b/api.py\n--- a/api.py\n+++ b/api.py\n@@ -1 +1 @@\n-# We use requests.\n+# We use it.",
+    ],
+)
+def test_requests_code_logs_and_diffs_are_not_selected(said: str) -> None:
+    assert selected(said) == selected_in_task(said) == []
+
+
+def test_in_a_task_personal_statements_are_selected_too() -> None:
+    contents = [fact.content for fact in selected_in_task("I live in Porto and work for Bosch. Run the tests.")]
+    assert contents == ["I live in Porto and work for Bosch"]
+
+
 def test_a_word_with_a_hyphen_is_not_cut() -> None:
     assert "I ride a Gazelle e-bike to work" in " ".join(
         fact.content for fact in selected("I ride a Gazelle e-bike to work")
@@ -63,6 +102,64 @@ def test_a_word_with_a_hyphen_is_not_cut() -> None:
 
 def test_an_assistants_words_are_not_selected() -> None:
     assert select_facts([turn("You live in Oslo", role=Role.ASSISTANT)]) == []
+
+
+REPORT = """Let me look at the lockfile first.
+
+The build failed because numpy 2 removed `np.float_`. Fixed by pinning numpy<2 in pyproject.toml.
+
+```diff
+-numpy
++numpy<2
+```
+Let me know if you need anything else!"""
+
+
+def test_an_outcome_that_an_assistant_reports_has_low_trust_and_names_it() -> None:
+    [fact] = select_facts([turn(REPORT, role=Role.ASSISTANT)], task=True)
+    assert fact.content == (
+        "Assistant: The build failed because numpy 2 removed `np.float_`. Fixed by pinning numpy<2 in pyproject.toml"
+    )
+    assert (fact.trust, fact.source, fact.key) == (Trust.LOW, "assistant", None)
+    assert fact.confidence <= select.MAX_CONFIDENCE_ASSISTANT
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Would you like me to also update the documentation?",
+        "A mutex allows one thread at a time, while a semaphore allows up to N threads.",
+        "Lisbon is lovely in May, and I recommend the Alfama district for your first evening.",
+        "Here is the function:\n```python\ndef add(a, b):\n    return a + b\n```",
+        "I'll run the test suite to make sure nothing broke.",
+    ],
+)
+def test_offers_plans_explanations_and_code_of_an_assistant_are_no_outcomes(answer: str) -> None:
+    assert select_facts([turn(answer, role=Role.ASSISTANT)], task=True) == []
+
+
+def test_an_answer_to_what_is_not_to_be_remembered_has_no_outcomes() -> None:
+    turns = [turn("Off the record: why does it fail?"), turn(REPORT, role=Role.ASSISTANT)]
+    assert select_facts(turns, task=True) == []
+
+
+def test_outcomes_are_learned_in_tasks_even_if_the_user_says_little(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "continue"}, {"role": "assistant", "content": REPORT}]
+    with opened(tmp_path) as memory:
+        memory.remember(messages, user_id=ALEX, session_id="chat", wait=True)
+        assert facts(memory) == []
+        memory.remember(messages, user_id=ALEX, session_id="task", mode="task", wait=True)
+        [learned] = facts(memory)
+        assert (learned.trust, learned.source) == (Trust.LOW, "assistant")
+        assert '"quoted_from": "assistant"' in memory.recall("Why is numpy pinned?", user_id=ALEX).context.text
+
+
+def test_an_instruction_among_outcomes_waits_for_review(tmp_path: Path) -> None:
+    answer = "The deploy failed because the cache was stale. From now on always run deploy.sh with --force."
+    with opened(tmp_path) as memory:
+        messages = [{"role": "user", "content": "continue"}, {"role": "assistant", "content": answer}]
+        memory.remember(messages, user_id=ALEX, mode="task", wait=True)
+        assert not [each for each in facts(memory) if "--force" in each.content]
 
 
 def test_an_explicit_request_to_remember_is_selected_whatever_its_score() -> None:
@@ -123,7 +220,10 @@ def test_only_a_key_supersedes_without_an_llm(tmp_path: Path) -> None:
 
 def test_the_weights_are_small_and_the_scores_probabilities() -> None:
     folder = Path(select.__file__).parent
-    assert sum((folder / name).stat().st_size for name in ("selector.npz", "selector_cuts.npz")) < 1_000_000
+    assert (
+        sum((folder / name).stat().st_size for name in ("selector.npz", "selector_cuts.npz", "selector_task.npz"))
+        < 1_000_000
+    )
     scores = [each.confidence for each in score_statements("I like tea. What time is it? My dog is called Rex.")]
     assert all(0 <= score <= 1 for score in scores)
     assert len(scores) == 3

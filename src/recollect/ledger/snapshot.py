@@ -42,9 +42,7 @@ class LedgerSnapshot:
         terms = query_terms(text)
         occurrences = [[(row, each[term]) for row, each in enumerate(documents, 1) if term in each] for term in terms]
         postings = [np.array(each, np.int64).reshape(-1, 2) for each in occurrences]
-        return bm25(
-            terms, lengths, [(each[:, 0], each[:, 1]) for each in postings], optional=spelling_terms(text)
-        )
+        return bm25(terms, lengths, [(each[:, 0], each[:, 1]) for each in postings], optional=spelling_terms(text))
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None

@@ -76,12 +76,16 @@ def terms_of(text: str) -> list[str]:
         terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
         if len(terms) >= MAX_TERMS:
             break
-    return [*terms, *compound_terms(text)][:MAX_TERMS] if _NAME_SIGN.search(text) else terms[:MAX_TERMS]
+    return [*terms, *compound_terms(text)][:MAX_TERMS]
 
 
 def compound_terms(text: str) -> list[str]:
     """Return the further terms of the compound names in a text: each in one word, and the parts of camelCase."""
     terms: list[str] = []
+    if not text.isascii():
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    if not _NAME_SIGN.search(text):
+        return terms
     for name in _NAME.findall(text):
         terms += _terms_of_name(name) if len(name) <= MAX_TERM_CHARS else ()
         if len(terms) >= MAX_TERMS:
@@ -96,7 +100,7 @@ def query_terms(text: str) -> list[str]:
 
 def spelling_terms(text: str) -> frozenset[str]:
     """Return the terms of a query that only repeat others in one word; without a match they mean nothing."""
-    return frozenset(compound_terms(text)) if _NAME_SIGN.search(text) else frozenset()
+    return frozenset(compound_terms(text))
 
 
 def _plain(text: str) -> str:

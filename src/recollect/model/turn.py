@@ -32,7 +32,7 @@ class Turn:
     name: str | None = None
     position: int = 0
     # For filters, such as the branch of a repository; facts learned from the turn inherit it.
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     # By default high for the user and low for the assistant.
     trust: Trust | None = None
     # The memory of an imported turn, with its status.

@@ -22,7 +22,7 @@ from recollect.model.change import Add, Author, Change, ModelUsage, Update, Vect
 from recollect.model.query import matches
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Turn
+from recollect.model.turn import Role, Turn
 from recollect.model.usage import LlmQuota
 from recollect.observability.tracing import span
 from recollect.write.ask_llm import record_cost_on_error
@@ -56,9 +56,9 @@ class ExtractionConfig:
     allowance: LlmQuota = field(default_factory=LlmQuota)
 
     @property
-    def learns_outcomes(self) -> bool:
-        """Whether to learn what an assistant reports: in tasks only, where its answers have the results."""
-        return self.mode == "task" and not self.limits.user_only
+    def is_task(self) -> bool:
+        """Whether the conversation is about work: the results are in the answers of the assistant."""
+        return self.mode == "task"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +134,18 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
 
 async def _has_outcomes(turns: Sequence[Turn], chars: int, config: ExtractionConfig) -> bool:
     """Return whether an assistant reports the outcome of work: a task goes on while the user says little."""
-    return config.learns_outcomes and await run_off_loop(lambda: contain_outcomes(turns), chars=chars)
+    return (
+        config.is_task
+        and not config.limits.user_only
+        and await run_off_loop(lambda: contain_outcomes(turns), chars=chars)
+    )
 
 
 async def _select(batch: Batch, config: ExtractionConfig) -> Extraction:
     """Return the facts that the built-in selector finds and the limits admit."""
     limits = config.limits
-    selected = await run_off_loop(
-        lambda: select_facts(batch.turns, outcomes=config.learns_outcomes), chars=batch.chars
-    )
+    turns = [turn for turn in batch.turns if turn.role is Role.USER or not limits.user_only]
+    selected = await run_off_loop(lambda: select_facts(turns, task=config.is_task), chars=batch.chars)
     facts = [
         fact
         for fact in selected

@@ -1,9 +1,9 @@
-"""Select statements worth remembering without an LLM: three trained linear models and a table of keys.
+"""Select statements worth remembering without an LLM: trained linear models and a table of keys.
 
 The first model cuts the user's sentences into statements, the second scores each statement with the probability that
-it is worth remembering, its category, and whether it corrects or ends something. The third scores the sentences in
-which an assistant reports the outcome of work: a cause and its fix, a decision, a command that works.
-`python -m evals.train_selector` trains all of them.
+it is worth remembering, its category, and whether it corrects or ends something. A third is for tasks, such as talk
+with a coding agent: it scores the sentences of user and assistant that state a decision, a convention, a command that
+works, or a failure and its fix. `python -m evals.train_selector` and `python -m evals.train_task_selector` train them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ BUCKETS = 1 << 16
 CUT_THRESHOLD = 0.4
 KEEP_THRESHOLD = 0.45
 CHANGE_THRESHOLD = 0.6
-OUTCOME_THRESHOLD = 0.4
+# Minimum probabilities of a sentence in a task, by role, and of other statements of the user in one.
+TASK_THRESHOLDS = {Role.USER: 0.5, Role.ASSISTANT: 0.4}
+_PERSONAL_THRESHOLD = 0.85
 # More statements than this in one message come from a pasted list.
 MAX_STATEMENTS = 40
 
@@ -112,18 +114,18 @@ class SelectedStatement:
     change: str
 
 
-def select_facts(turns: Sequence[Turn], *, outcomes: bool = False) -> list[ExtractedFact]:
-    """Return the facts in the user's turns; with `outcomes`, those in the assistant's turns too, with low trust."""
+def select_facts(turns: Sequence[Turn], *, task: bool = False) -> list[ExtractedFact]:
+    """Return the facts in the user's turns; in a task, also outcomes that the assistant reports, with low trust."""
     has_several_speakers = len({turn.name for turn in turns if turn.role is Role.USER}) > 1
     facts: dict[str, ExtractedFact] = {}
     is_declined = False
     for turn in turns:
         if turn.role is Role.USER:
             is_declined = declines_memory(turn.content)
-        if is_declined or (turn.role is Role.ASSISTANT and not outcomes):
+        if is_declined or (turn.role is Role.ASSISTANT and not task):
             continue
         name = turn.name if has_several_speakers else None
-        found = _turn_facts(turn, name=name) if turn.role is Role.USER else _turn_outcomes(turn)
+        found = _turn_facts(turn, name=name, task=task) if turn.role is Role.USER else _turn_outcomes(turn)
         for fact in found:
             facts.setdefault(fact.content.casefold(), fact)
     return list(facts.values())
@@ -148,26 +150,49 @@ def may_contain_facts(turns: Sequence[Turn], *, threshold: float) -> bool:
     return False
 
 
-def _turn_facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
+def _turn_facts(turn: Turn, *, name: str | None, task: bool) -> Iterator[ExtractedFact]:
     requests = [request for sentence in split_sentences(turn.content) if (request := explicit_request(sentence.text))]
     for request in requests:
         yield build_fact(SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new"), turn, name=name)
-    chosen = [
-        each
-        for each in score_statements(turn.content)
-        if _passes_threshold(each) and not _is_pasted_instruction(each, turn.content)
-    ]
+    statements = [each for each in score_statements(turn.content) if _passes_threshold(each)]
+    if task:
+        statements = _task_statements(turn.content, statements)
+    chosen = [each for each in statements if not _is_pasted_instruction(each, turn.content)]
     for selected in chosen[:MAX_STATEMENTS]:
         if not any(selected.text in request for request in requests):
             yield build_fact(selected, turn, name=name)
+
+
+def _task_statements(text: str, selected: Sequence[SelectedStatement]) -> list[SelectedStatement]:
+    """Return the sentences that a task needs, and of the others the selected statements that are surely personal."""
+    author_sentences = split_sentences(text)
+    sentences = [
+        (statement, probability)
+        for statement, probability in score_task(author_sentences, Role.USER)
+        if probability >= TASK_THRESHOLDS[Role.USER]
+        and not explicit_request(statement.sentence.text)
+        and not is_question(statement.text, min_probability=_QUESTION_PROBABILITY)
+    ]
+    inputs = build_inputs(text, author_sentences, [statement for statement, _ in sentences]) if sentences else []
+    chosen = [
+        replace(_selected(statement, row), confidence=probability)
+        for (statement, probability), row in zip(sentences, _selector().logits(inputs), strict=True)
+    ]
+    covered = {each.sentence for each in chosen}
+    return chosen + [
+        each
+        for each in selected
+        if each.sentence not in covered and (each.confidence >= _PERSONAL_THRESHOLD or find_key(each.text))
+    ]
 
 
 def _turn_outcomes(turn: Turn) -> Iterator[ExtractedFact]:
     """Yield the outcomes that an assistant's turn reports; adjacent sentences are one outcome."""
     joined: list[list[tuple[str, float]]] = []
     is_adjacent = False
-    for text, probability in score_outcomes(turn.content):
-        if probability < OUTCOME_THRESHOLD:
+    for statement, probability in score_task(split_sentences(turn.content), Role.ASSISTANT):
+        text = statement.text
+        if probability < TASK_THRESHOLDS[Role.ASSISTANT]:
             is_adjacent = False
             continue
         if is_adjacent and sum(len(each) for each, _ in joined[-1]) + len(text) <= _MAX_OUTCOME_CHARS:
@@ -234,14 +259,14 @@ def score_statements(text: str) -> list[SelectedStatement]:
     return [_selected(statement, row) for statement, row in zip(statements, logits, strict=True)]
 
 
-def score_outcomes(text: str) -> list[tuple[str, float]]:
-    """Return every sentence of an assistant's answer, in order, with the probability that it reports an outcome."""
-    statements, inputs = outcome_inputs(split_sentences(text))
-    logits = _outcome_model().logits(inputs)[:, 0]
-    return [(each.text, _probability(logit)) for each, logit in zip(statements, logits.tolist(), strict=True)]
+def score_task(sentences: Sequence[Sentence], role: Role) -> list[tuple[StatementSpan, float]]:
+    """Return the sentences of a message, in order, each with the probability that a task needs it later."""
+    statements, inputs = task_inputs(sentences)
+    logits = _task_model().logits(inputs)[:, _task_model().outputs.index(role)]
+    return [(each, _probability(logit)) for each, logit in zip(statements, logits.tolist(), strict=True)]
 
 
-def outcome_inputs(sentences: Sequence[Sentence]) -> tuple[list[StatementSpan], list[TextInput]]:
+def task_inputs(sentences: Sequence[Sentence]) -> tuple[list[StatementSpan], list[TextInput]]:
     """Return each sentence with words as one statement, and its features.
 
     Of its context they contain the sentence before it alone: an answer may be short or long.
@@ -251,8 +276,7 @@ def outcome_inputs(sentences: Sequence[Sentence]) -> tuple[list[StatementSpan], 
     for at, sentence in enumerate(sentences):
         spans = token_spans(sentence.text)
         tokens = [fold_token(sentence.text[start:end]) for start, end in spans]
-        whole = statements_between(sentence, spans, tokens, [])
-        if whole:
+        if whole := statements_between(sentence, spans, tokens, []):
             statements += whole
             inputs += build_inputs(sentence.text, sentences[max(0, at - 1) : at + 1], whole)
     return statements, inputs
@@ -402,8 +426,8 @@ def _selector() -> LinearTextModel:
 
 
 @cache
-def _outcome_model() -> LinearTextModel:
-    return load_model(_FOLDER / "selector_outcomes.npz")
+def _task_model() -> LinearTextModel:
+    return load_model(_FOLDER / "selector_task.npz")
 
 
 @cache

@@ -12,10 +12,13 @@ _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _QUOTED_LINE = re.compile(r"[ \t]*>")
 _CODE_START = re.compile(
     r"\s*(?:import |from \S+ import|def |class \w+[:(]|#include|public |private |const |let |var |function |return\b"
-    r"|SELECT |INSERT |UPDATE |CREATE |\$ |>>> |\.\.\. |at [\w.$]+\(|Traceback|File \"|</?\w+[ >]|@\w+\()"
+    r"|SELECT |INSERT |UPDATE |CREATE |\$ |>>> |\.\.\. |at [\w.$]+\(|Traceback|File \"|</?\w+[ >]|@\w+\("
+    r"|Exception in thread |[\w.$]+(?:Error|Exception): )"
 )
+_DIFF_START = re.compile(r"diff --git |@@ -\d+|(?:---|\+\+\+) \S*/")
+_DIFF_LINE = re.compile(r"[-+ @]|diff --git |index \w+\.\.")
 _LOG_START = re.compile(
-    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d"
+    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|(?:[A-Z][a-z]{2} [ \d]\d )?\[?\d\d:\d\d:\d\d"
     r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b[\]: ])"
 )
 _CODE_SIGN = re.compile(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
@@ -30,6 +33,7 @@ def author_lines(text: str) -> Iterator[str]:
     lines = text.splitlines()
     speakers = sum(_SPEAKER.match(line) is not None for line in lines)
     has_code = any(_CODE_START.match(line) for line in lines)
+    has_diff = any(_DIFF_START.match(line) for line in lines)
     fenced = quoted = False
     for line in lines:
         if _FENCE.match(line):
@@ -41,7 +45,7 @@ def author_lines(text: str) -> Iterator[str]:
             # A quotation ends with a line that ends with a closing mark.
             quoted = not _CLOSES_QUOTE.search(line)
             continue
-        if has_code and _INDENTED.match(line):
+        if (has_code and _INDENTED.match(line)) or (has_diff and _DIFF_LINE.match(line)):
             continue
         if not _is_code_or_quote(line) and not (speakers > 1 and _SPEAKER.match(line)):
             yield line

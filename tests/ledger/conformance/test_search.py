@@ -52,6 +52,14 @@ MATCHING = [
     ("the user's dog", "users"),
     ("Straße", "strasse"),
     ("İstanbul", "istanbul"),
+    ("getUserById returns null", "get_user_by_id"),
+    ("get_user_by_id returns null", "getUserById"),
+    ("call getUserById first", "user"),
+    ("ruff ignores E501", "e501"),
+    ("pinned to v2.3.1", "v2.3.1"),
+    ("pinned to v2.3.1", "2.3"),
+    ("run it with --dry-run", "dryrun"),
+    ("see src/recollect/write/select.py", "select.py"),
 ]
 NOT_MATCHING = [
     ("likes green tea", "coffee"),

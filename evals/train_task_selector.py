@@ -4,8 +4,8 @@
 
 Reads `evals/data/coding.jsonl`: messages of users and answers of assistants in sessions with coding agents, with the
 stretches worth remembering, and everyday answers without any. Prints figures by five-fold cross-validation and of the
-rows with `held_out`, trains on the others and writes `selector_task.npz` into the package. The figures are of the model
-alone; statements that the general selector is sure of come in addition. Needs scikit-learn.
+rows with `held_out`, trains on the others and writes `selector_task.npz` into the package. The figures are of the
+model alone; statements that the general selector is sure of come in addition. Needs scikit-learn.
 """
 
 from __future__ import annotations

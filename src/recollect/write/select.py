@@ -3,7 +3,8 @@
 The first model cuts the user's sentences into statements, the second scores each statement with the probability that
 it is worth remembering, its category, and whether it corrects or ends something. A third is for tasks, such as talk
 with a coding agent: it scores the sentences of user and assistant that state a decision, a convention, a command that
-works, or a failure and its fix. `python -m evals.train_selector` and `python -m evals.train_task_selector` train them.
+works, or a failure and its fix. They are trained by `python -m evals.train_selector` and
+`python -m evals.train_task_selector`.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ class Turn:
     said_at: datetime
     name: str | None = None
     position: int = 0
+    # The branch that was checked out in the project's repository.
+    branch: str = ""
     # By default high for the user and low for the assistant.
     trust: Trust | None = None
     # The memory of an imported turn, with its status.
@@ -40,7 +42,7 @@ class Turn:
         """Return plain values for JSON."""
         return {
             "session_id": self.scope.session or None,
-            **plain_fields(self, omit=("scope", "trust", "exported_record")),
+            **plain_fields(self, omit=("scope", "branch", "trust", "exported_record")),
         }
 
     def as_memory(self) -> MemoryRecord:
@@ -67,6 +69,7 @@ class Turn:
             source="conversation",
             trust=self.trust or (Trust.HIGH if self.role is Role.USER else Trust.LOW),
             detail=detail,
+            metadata={"branch": self.branch} if self.branch else {},
         )
 
 

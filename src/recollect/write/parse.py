@@ -49,7 +49,7 @@ def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     text = repair_text(message_text(message.get("content")))
     if message["role"] not in tuple(Role) or not text.strip():
         return None
-    name = message.get("name")
+    name, branch = message.get("name"), message.get("branch")
     return Turn(
         id=_turn_id(message),
         scope=scope,
@@ -57,6 +57,7 @@ def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
         content=text,
         said_at=_parse_timestamp(message, at),
         name=repair_text(name) if isinstance(name, str) and name else None,
+        branch=repair_text(branch) if isinstance(branch, str) else "",
     )
 
 

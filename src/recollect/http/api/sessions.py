@@ -73,7 +73,7 @@ class RememberBody(StrictModel):
     )
 
 
-@fields_of(Turn, "trust", "exported_record", "user_id", "project_id")
+@fields_of(Turn, "branch", "trust", "exported_record", "user_id", "project_id")
 class TurnResponse(BaseModel):
     """A turn of a session."""
 

@@ -117,6 +117,7 @@ def _stored_turn(scope: Scope, record: MemoryRecord) -> Turn:
         said_at=record.created_at,
         name=record.detail.get("name"),
         position=record.detail["position"],
+        branch=record.metadata.get("branch", ""),
     )
 
 
@@ -169,8 +170,10 @@ async def turns(tx: Tx, scope: Scope, *, after: int = 0, limit: int = 100) -> li
             role=Role(role),
             content=content,
             said_at=from_micros(sent_at),
-            name=json.loads(body).get("detail", {}).get("name"),
+            name=fields.get("detail", {}).get("name"),
             position=position,
+            branch=fields.get("metadata", {}).get("branch", ""),
         )
         for id, role, content, sent_at, position, body in rows
+        if (fields := json.loads(body)) is not None
     ]

@@ -11,22 +11,7 @@ import pytest
 
 from recollect.model.scope import Scope
 from recollect.project import find_project
-
-
-def git(folder: Path, *arguments: str) -> None:
-    config = "-c user.name=a -c user.email=a@b.c -c protocol.file.allow=always".split()
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *config, *arguments], cwd=folder, check=True, capture_output=True, env=environ)
-
-
-def make_repository(folder: Path, remote: str = "") -> Path:
-    folder.mkdir(parents=True)
-    git(folder, "init", "-q")
-    git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "start")
-    if remote:
-        git(folder, "remote", "add", "origin", remote)
-    return folder
+from tests.support.git_repositories import git, make_repository
 
 
 def project_id(folder: Path, **environ: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8100"
 # With the start of the interpreter less than 300 ms.
-_BUDGET_S = 0.22
+_TIMEOUT_S = 0.22
 _MAX_PAYLOAD_BYTES = 8 << 20
 _MAX_REASON_CHARS = 200
 _URL = re.compile(r"(https?)://(\[[^\]/]+\]|[^/:@\[]+)(?::(\d{1,5}))?(/.*)?", re.IGNORECASE)
@@ -41,6 +41,7 @@ class _Request:
     def __init__(self, arguments: list[str], environ: Mapping[str, str]) -> None:
         self.client = self.event = ""
         self.url = environ.get("RECOLLECT_URL", "")
+        self.timeout_s = _parse_timeout(environ.get("RECOLLECT_HOOK_TIMEOUT_S", ""))
         values = iter(arguments)
         for argument in values:
             name, _, value = argument.partition("=")
@@ -64,6 +65,14 @@ class _Request:
         return format_answer(self.client, self.event) if self.client in EVENT_NAMES else {}
 
 
+def _parse_timeout(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _TIMEOUT_S
+    return seconds if 0 < seconds <= 60 else _TIMEOUT_S
+
+
 def main(arguments: list[str], environ: Mapping[str, str]) -> None:
     """Run the hook and end the process with 0."""
     request = _Request(arguments, environ)
@@ -72,7 +81,7 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> None:
 
     def run() -> None:
         try:
-            answer.append(run_hook(request.client, request.event, request.url, environ))
+            answer.append(_run_hook(request, environ))
         except HookFailure as error:
             reasons.append(str(error))
         except Exception as error:
@@ -83,7 +92,7 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> None:
         # In a thread, because resolving a host name and reading standard input have no timeouts.
         worker = threading.Thread(target=run, daemon=True)
         worker.start()
-        worker.join(_BUDGET_S)
+        worker.join(request.timeout_s)
         if not answer and not reasons:
             reasons.append(f"the server at {request.url} did not answer in time")
     except HookFailure as error:
@@ -104,9 +113,10 @@ def _write(descriptor: int, line: str) -> None:
         pass
 
 
-def run_hook(client: str, event: str, url: str, environ: Mapping[str, str]) -> str:
+def _run_hook(request: _Request, environ: Mapping[str, str]) -> str:
     """Send the payload on standard input to the server; return the answer for the client."""
-    deadline = time.monotonic() + _BUDGET_S
+    deadline = time.monotonic() + request.timeout_s
+    url, event = request.url, request.event
     try:
         payload = json.loads(_read_input())
     except ValueError:
@@ -124,7 +134,7 @@ def run_hook(client: str, event: str, url: str, environ: Mapping[str, str]) -> s
         "X-Memory-Branch": project.branch,
         "Authorization": f"Bearer {environ['RECOLLECT_API_KEY']}" if environ.get("RECOLLECT_API_KEY") else "",
     }
-    status, body = _post(url, f"/recollect/v1/hooks/{client}/{event}", headers, json.dumps(payload), deadline)
+    status, body = _post(url, f"/recollect/v1/hooks/{request.client}/{event}", headers, json.dumps(payload), deadline)
     if status == 200:
         return body.strip()
     if status in (401, 403):
@@ -167,7 +177,8 @@ def _post(url: str, path: str, headers: Mapping[str, str], body: str, deadline: 
         *(f"{name}: {value}" for name, value in headers.items() if value),
     ]
     try:
-        with socket.create_connection((host.strip("[]"), port), timeout=_BUDGET_S) as plain:
+        timeout_s = max(0.001, deadline - time.monotonic())
+        with socket.create_connection((host.strip("[]"), port), timeout=timeout_s) as plain:
             connection = _secure(plain, host) if is_https else plain
             connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
             answer = b""

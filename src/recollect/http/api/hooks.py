@@ -21,6 +21,7 @@ from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.proxy.resilience import Degraded, ResilientMemory
 from recollect.http.routing import ProjectHeader, SettingsDep, UserHeader, create_api_router
 from recollect.model.memory import Category
+from recollect.model.messages import strip_injected
 from recollect.model.query import And, Listing, Not, Op, Where
 from recollect.model.result import Hit, RecallOutcome
 from recollect.model.scope import Scope
@@ -171,7 +172,8 @@ async def _brief(memory: ResilientMemory, hook: _HookRequest, settings: Settings
 
 
 async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, str]) -> None:
-    """Store the turns of an exchange once, however often they are sent."""
+    """Store the turns of an exchange once, however often they are sent, without what recall injected."""
+    clean = {role: strip_injected(text).strip() for role, text in texts.items()}
     messages = [
         {
             "role": role,
@@ -179,7 +181,7 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
             "turn_id": turn_id(hook.client, hook.scope.session, role, text),
             "branch": hook.branch,
         }
-        for role, text in texts.items()
+        for role, text in clean.items()
         if text
     ]
     if messages:

@@ -20,6 +20,7 @@ from recollect.http.params import NO_CONTROL, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.proxy.resilience import Degraded, ResilientMemory
 from recollect.http.routing import ProjectHeader, SettingsDep, UserHeader, create_api_router
+from recollect.model.change import Author
 from recollect.model.memory import Category
 from recollect.model.messages import strip_injected
 from recollect.model.query import And, Listing, Not, Op, Where
@@ -70,6 +71,7 @@ class _HookRequest:
     payload: dict[str, Any]
     scope: Scope
     branch: str
+    author: Author
 
 
 async def _get_hook_request(
@@ -90,7 +92,7 @@ async def _get_hook_request(
     project = _find_project(request, payload, x_memory_project, x_memory_branch)
     session = validate_id(session_of(payload), name="the session's id")
     scope = caller.scope(user, project.id, session)
-    return _HookRequest(client, event, payload, scope, project.branch)
+    return _HookRequest(client, event, payload, scope, project.branch, caller.author(f"hook of {client}"))
 
 
 def _find_project(request: Request, payload: dict[str, Any], project: str | None, branch: str) -> Project:
@@ -185,7 +187,7 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
         if text
     ]
     if messages:
-        await memory.write(hook.scope, messages)
+        await memory.write(hook.scope, messages, by=hook.author)
 
 
 def turn_id(client: str, session: str, role: str, text: str) -> str:

@@ -83,6 +83,14 @@ def test_a_wrong_key(tmp_path: Path) -> None:
         assert "refused the key (401); set RECOLLECT_API_KEY" in done.stderr
 
 
+def test_a_read_only_home_changes_nothing(tmp_path: Path) -> None:
+    with served(tmp_path / "home", memory_timeout_s=30) as client:
+        runner = HookRunner(f"http://{client.base_url.netloc.decode()}", Path("/proc"))
+        done = runner("codex", "recall", event("codex", "recall", tmp_path, "s", prompt="Hello there"))
+        assert done.answer == {}
+        assert done.stderr == ""
+
+
 @pytest.mark.parametrize("payload", ["", "no JSON", "[]", "null", '{"prompt": 7, "session_id": [], "cwd": {}}'])
 def test_broken_input(tmp_path: Path, payload: str) -> None:
     with served(tmp_path / "home") as client:

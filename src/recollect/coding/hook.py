@@ -73,15 +73,15 @@ def _parse_timeout(text: str) -> float:
     return seconds if 0 < seconds <= 60 else _TIMEOUT_S
 
 
-def main(arguments: list[str], environ: Mapping[str, str]) -> None:
-    """Run the hook and end the process with 0."""
+def run(arguments: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Run the hook; return the line for the client, and the line that says why there is no memory, if so."""
     request = _Request(arguments, environ)
-    answer: list[str] = []
+    answers: list[str] = []
     reasons: list[str] = []
 
-    def run() -> None:
+    def work() -> None:
         try:
-            answer.append(_run_hook(request, environ))
+            answers.append(_run_hook(request, environ))
         except HookFailure as error:
             reasons.append(str(error))
         except Exception as error:
@@ -90,17 +90,25 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> None:
     try:
         request.check()
         # In a thread, because resolving a host name and reading standard input have no timeouts.
-        worker = threading.Thread(target=run, daemon=True)
+        worker = threading.Thread(target=work, daemon=True)
         worker.start()
         worker.join(request.timeout_s)
-        if not answer and not reasons:
+        if not answers and not reasons:
             reasons.append(f"the server at {request.url} did not answer in time")
     except HookFailure as error:
         reasons.append(str(error))
-    _write(1, answer[0] if answer else json.dumps(request.neutral_answer))
-    if reasons:
-        reason = " ".join(reasons[0].split())[:_MAX_REASON_CHARS]
-        _write(2, f"recollect: no memory this time: {reason}")
+    if answers:
+        return answers[0], ""
+    reason = " ".join(reasons[0].split())[:_MAX_REASON_CHARS]
+    return json.dumps(request.neutral_answer), f"recollect: no memory this time: {reason}"
+
+
+def main(arguments: list[str], environ: Mapping[str, str]) -> None:
+    """Run the hook and end the process with 0."""
+    answer, reason = run(arguments, environ)
+    _write(1, answer)
+    if reason:
+        _write(2, reason)
     # The thread may wait for the server still.
     os._exit(0)
 

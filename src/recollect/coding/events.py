@@ -28,6 +28,8 @@ EVENT_NAMES = {
     },
 }
 CLIENTS = tuple(EVENT_NAMES)
+# The beginning and the end of a longer text are stored: what is pasted in between is output of tools.
+MAX_TURN_CHARS = 12_000
 
 _SESSION_FIELDS = ("conversation_id", "session_id")
 _PROMPT_FIELDS = ("prompt", "user_prompt")

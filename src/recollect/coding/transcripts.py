@@ -53,6 +53,13 @@ def _text_of(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
+def turn_key(role: str, text: str) -> str:
+    """Return what identifies a turn in its session: hooks and imports of a transcript store it once."""
+    from hashlib import blake2b
+
+    return blake2b(f"{role} {text.strip()}".encode(errors="replace"), digest_size=16).hexdigest()
+
+
 def read_last_answer(path: str) -> str:
     """Return what the agent wrote since the last prompt; empty if the file cannot be read."""
     try:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Depends, Header, Path, Request
 from fastapi.responses import JSONResponse
 
-from recollect.coding.events import answer_of, folder_of, format_answer, prompt_of, session_of
+from recollect.coding.events import MAX_TURN_CHARS, answer_of, folder_of, format_answer, prompt_of, session_of
+from recollect.coding.transcripts import turn_key
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotFound, RecollectError
 from recollect.http.api.schemas import json_response
@@ -42,8 +43,6 @@ _BRIEFED = Listing(
     filter=Not(Where("category", Op.IN, (str(Category.TURN), str(Category.FILE)))), visible=True, limit=60
 )
 _MAX_BRIEF_TOKENS = 800
-# The beginning and the end of a longer text are stored: what is pasted in between is output of tools.
-_MAX_STORED_CHARS = 12_000
 # At these starts of a session its earlier context is still there.
 _CONTINUED = ("resume", "fork")
 
@@ -179,8 +178,9 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
     messages = [
         {
             "role": role,
-            "content": head_and_tail(text, _MAX_STORED_CHARS),
-            "turn_id": turn_id(hook.client, hook.scope.session, role, text),
+            "content": head_and_tail(text, MAX_TURN_CHARS),
+            # The same id as that of an import of the client's transcripts.
+            "turn_id": stable_id(hook.client, "", hook.scope.session, turn_key(role, text)),
             "branch": hook.branch,
         }
         for role, text in clean.items()
@@ -188,11 +188,6 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
     ]
     if messages:
         await memory.write(hook.scope, messages, by=hook.author)
-
-
-def turn_id(client: str, session: str, role: str, text: str) -> str:
-    """Return the id of a turn, which an import of the client's transcripts computes as well."""
-    return stable_id(client, "", session, f"{role} {text}")
 
 
 async def _end_session(memory: ResilientMemory, scope: Scope) -> None:

@@ -85,7 +85,10 @@ def install(
 @YES_OPTION
 @pass_cli
 def uninstall(cli: CliContext, client: str, in_project: bool, dry_run: bool, yes: bool) -> None:
-    """Remove memory from a client: what `recollect install` added, and nothing else."""
+    """Remove memory from a client.
+
+    What `recollect install` added is removed, and nothing else. Each changed file is backed up.
+    """
     plan = plan_uninstall(get_client(client), _make_target(cli, in_project=in_project))
     _carry_out(cli, plan, "uninstall", dry_run=dry_run, yes=yes)
 

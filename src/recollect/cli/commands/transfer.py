@@ -175,7 +175,6 @@ async def _write_export(cli: CliContext, out: TextIO, **options: bool) -> int:
     "recollect import memories.jsonl",
     "cat alex.jsonl | recollect import --user alexandra",
     "recollect import notes.md --user alex --dry-run",
-    "recollect import --from claude-code --dry-run",
     scope="",
     name="import",
 )

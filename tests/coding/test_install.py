@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recollect import __version__
 from recollect.coding import jsonc
 from recollect.coding.clients import CLIENTS, InstallTarget, is_own_hook, plugin_folder
 from recollect.coding.install import apply_plan, is_installed, plan_install, plan_uninstall
@@ -131,6 +132,23 @@ def test_changed_options_replace_our_entries_only(tmp_path: Path, name: str) -> 
     assert install(name, other) > 0
     assert b"https://memory.example.org" in b"".join(snapshot(tmp_path).values())
     uninstall(name, make_target(tmp_path))
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex", "gemini", "cursor"])
+def test_hooks_can_be_switched_off_and_on(tmp_path: Path, name: str) -> None:
+    write_foreign(tmp_path, name)
+    before = snapshot(tmp_path)
+    target = make_target(tmp_path)
+    install(name, target)
+    with_hooks = snapshot(tmp_path)
+    without = make_target(tmp_path, hooks="off")
+    assert install(name, without) == 1
+    assert b"hook recall" not in b"".join(snapshot(tmp_path).values())
+    assert install(name, without) == 0
+    assert install(name, target) == 1
+    assert snapshot(tmp_path) == with_hooks
+    uninstall(name, target)
     assert snapshot(tmp_path) == before
 
 
@@ -292,5 +310,6 @@ def test_the_plugin_has_the_same_hooks_as_an_installation(tmp_path: Path) -> Non
     assert all(is_own_hook(group["hooks"][0]) for groups in hooks.values() for group in groups)
     servers = json.loads((plugin_folder() / ".mcp.json").read_text())
     assert servers["mcpServers"] == json.loads((tmp_path / ".claude.json").read_text())["mcpServers"]
+    assert json.loads((plugin_folder() / ".claude-plugin/plugin.json").read_text())["version"] == __version__
     names = {path.name for path in (plugin_folder() / "commands").iterdir()}
     assert names == {"recall.md", "remember.md", "forget.md", "why.md"}

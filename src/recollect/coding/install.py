@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,26 @@ def plan_install(client: Client, target: InstallTarget) -> InstallPlan:
     """Return the changes that install our entries; none if all are there."""
     _check_scope(client, target)
     changes, notes = [], list(client.notes)
+    unwanted = _hooks_by_file(client, target) if target.hooks == "off" else {}
     for path, entries in client.entries(target).items():
         before = _read(path)
         if _is_foreign(before, entries):
             notes.append(f"{path} exists and is not ours: it was left as it is.")
             continue
         after = _edit(path, before, entries)
+        if after is not None and path in unwanted:
+            after = _remove(path, after, unwanted[path])
         if after != before:
             backup = _read(_backup_of(path))
             has_original = backup is not None and _has_own_entries(path, before, entries)
             changes.append(FileChange(path, before, after, needs_backup=not has_original))
     return InstallPlan(client, tuple(changes), tuple(notes))
+
+
+def _hooks_by_file(client: Client, target: InstallTarget) -> dict[Path, list[Entry]]:
+    """Return the hooks that an installation with hooks has."""
+    with_hooks = client.entries(replace(target, hooks="command")).items()
+    return {path: [each for each in entries if isinstance(each, HookEntry)] for path, entries in with_hooks}
 
 
 def plan_uninstall(client: Client, target: InstallTarget) -> InstallPlan:

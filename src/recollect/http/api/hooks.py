@@ -58,7 +58,8 @@ _BranchHeader = Annotated[
     ),
     DecodedHeader,
 ]
-_Payload = Annotated[dict[str, Any], Body(description="The event as the client describes it.")]
+_EXAMPLE = {"session_id": "5b1c", "cwd": "/work/shop", "prompt": "How do we deploy?"}
+_Payload = Annotated[dict[str, Any], Body(description="The event as the client describes it.", examples=[_EXAMPLE])]
 
 
 @dataclass(frozen=True, slots=True)

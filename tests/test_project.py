@@ -124,6 +124,9 @@ def test_a_broken_repository_is_a_folder(tmp_path: Path) -> None:
     assert project_id(tmp_path) == str(tmp_path)
     (tmp_path / ".git").write_bytes(b"\xff\x00")
     assert project_id(tmp_path) == str(tmp_path)
+    (tmp_path / ".git").unlink()
+    os.mkfifo(tmp_path / ".git")
+    assert project_id(tmp_path) == str(tmp_path)
 
 
 def test_every_id_is_valid(tmp_path: Path) -> None:

@@ -158,6 +158,9 @@ def _as_id(text: str) -> str:
 def _read(path: str) -> str:
     """Return the beginning of a small text file; empty if it cannot be read."""
     try:
+        # Reading a named pipe would wait for its other end.
+        if not os.path.isfile(path):
+            return ""
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -89,19 +90,20 @@ async def _get_hook_request(
     if not user.strip():
         raise MissingUser("Name the user in X-Memory-User: the credentials are not limited to one")
     await record_access(request.scope, caller, user)
-    project = _find_project(request, payload, x_memory_project, x_memory_branch)
+    project = await _find_project(request, payload, x_memory_project, x_memory_branch)
     session = validate_id(session_of(payload), name="the session's id")
     scope = caller.scope(user, project.id, session)
     return _HookRequest(client, event, payload, scope, project.branch, caller.author(f"hook of {client}"))
 
 
-def _find_project(request: Request, payload: dict[str, Any], project: str | None, branch: str) -> Project:
+async def _find_project(request: Request, payload: dict[str, Any], project: str | None, branch: str) -> Project:
     """Return the project that the header names, or else that of the client's folder if it is on this machine."""
     if project:
         return Project(project, branch)
     folder = folder_of(payload)
     if request.client is not None and is_loopback(request.client.host) and folder:
-        return find_project(folder, {})
+        # In a thread: the folder may be on a slow disk of the network.
+        return await asyncio.to_thread(find_project, folder, {})
     if project is None:
         raise InvalidField("X-Memory-Project", "is missing; from another machine, name the project, or send it empty")
     return Project("")

@@ -52,7 +52,7 @@ LAYERS = {
         "write",
     ),
     "stores and models": ("cache", "index", "ledger", "models"),
-    "foundation": ("aio", "config", "errors", "model", "observability", "prompts", "text"),
+    "foundation": ("aio", "coding", "config", "errors", "model", "observability", "project", "prompts", "text"),
 }
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS.values()) for part in parts}
 # The conformance suites are the only part that may import every other one.
@@ -189,8 +189,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_only_the_settings_read_the_environment() -> None:
     readers = {module_name(path) for path in MODULES if re.search(r"os\.environ|getenv", path.read_text("utf-8"))}
-    # The command line also limits the threads of numpy, before numpy is imported.
-    assert readers <= {"config/settings.py", "cli/main.py"}
+    # The command line also limits the threads of numpy, before numpy is imported; a hook does not load the settings.
+    assert readers <= {"config/settings.py", "cli/main.py", "__main__.py"}
 
 
 def test_tests_mirror_the_package() -> None:

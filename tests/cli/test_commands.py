@@ -250,6 +250,7 @@ def test_every_command_prints_one_json_document(cli: Cli, monkeypatch: pytest.Mo
     words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}
     words |= {"keys": ["add", "--user", "alex"], "index": ["status"], "graph": ["tea"]}
     words["backup"] = ["make", str(cli.home / "all.backup")]
+    words |= {"install": ["--list"], "uninstall": ["codex", "--dry-run"], "hook": ["recall", "--client", "codex"]}
     words["end-run"] = ["Deploy the shop", "--session", "monday"]
     words["serve"] = ["--port", "0"]
     words["eval"] = ["recipe", str(ROOT / "examples" / "06_recipe.yaml")]

@@ -363,7 +363,15 @@ _APPROVE = [
     Call(path={"memory_id": "{review}"}, answers=(404, 409), owner=(409,), **CHANGE),
 ]
 
+_HOOK = {"session_id": "{session}", "prompt": "What is my budget?", "last_assistant_message": "It is set"}
+_IN_PROJECT = {"X-Memory-Project": "{project}"}
+
 OWN: Cases = {
+    f"POST {V1}/hooks/{{client}}/{{event}}": [
+        replace(Call(path={"client": client, "event": event}, json=_HOOK, **CHANGE), headers=headers, answers=answers)
+        for client, event in (("claude-code", "recall"), ("codex", "brief"), ("gemini", "keep"), ("cursor", "save"))
+        for headers, answers in (({**_IN_PROJECT, **USER}, (403,)), (_IN_PROJECT, (200,)))
+    ],
     f"GET {V1}/memories": [
         *placed(Call(query={"as_of": "2999-01-01T00:00:00Z", "turns": True}, **READ)),
         *placed(Call(**READ)),

@@ -37,6 +37,11 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "import": CommandEntry("transfer:import_", "Import memories from an export or from another product."),
         "mirror": CommandEntry("storage:mirror", "Inspect and sync the memories that are Markdown files."),
     },
+    "Coding agents": {
+        "install": CommandEntry("coding:install", "Add memory to a coding agent or another client of MCP."),
+        "uninstall": CommandEntry("coding:uninstall", "Remove memory from a client."),
+        "hook": CommandEntry("coding:hook", "Answer a hook; coding agents run it."),
+    },
     "Evaluate": {"eval": CommandEntry("eval:eval_", "Measure retrieval quality on your data.")},
     "Operate": {
         "stats": CommandEntry("admin:stats", "Count stored records, and tokens of the LLM."),

@@ -35,6 +35,8 @@ __all__ = [
 
 _log = logging.getLogger("recollect")
 PREFIX = "RECOLLECT_"
+# Read by clients of a server, which load no settings: hooks and `recollect mcp`.
+CLIENT_VARIABLES = frozenset({"RECOLLECT_API_KEY", "RECOLLECT_HOOK_TIMEOUT_S", "RECOLLECT_PROJECT", "RECOLLECT_URL"})
 # Of an address: before the host, or as a parameter.
 _PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
 LEDGER_FILE = "recollect.db"
@@ -116,7 +118,7 @@ def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Setting
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
     former = {current: variable_name(name) for name, current in FORMER_NAMES.items()}
-    variables = {*map(variable_name, Settings.model_fields), *former.values()}
+    variables = {*map(variable_name, Settings.model_fields), *former.values(), *CLIENT_VARIABLES}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in variables:
             _log.warning("%s is not a setting; `recollect config show` lists them", variable)

@@ -24,6 +24,7 @@ _TAGS = {
     "graph": "REST API: how memories, names, keys and sessions are related.",
     "search and recall": "REST API: search memories, and recall them for a prompt.",
     "turns and sessions": "REST API: remember messages, and the sessions they belong to.",
+    "coding agents": "REST API: hooks of coding agents.",
     "history and undo": "REST API: changes of memories, and undo.",
     "reviews": "REST API: memories that wait for a person's approval.",
     "jobs": "REST API: background jobs, such as learning.",

@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 from recollect.http.api.admin import keys_router
 from recollect.http.api.graph import graph_router
 from recollect.http.api.history import changes_router, history_router
+from recollect.http.api.hooks import hooks_router
 from recollect.http.api.identity import login_router, me_router
 from recollect.http.api.memories import memories_router, reviews_router, search_router
 from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
@@ -26,6 +27,7 @@ API_ROUTERS: tuple[Router, ...] = (
     search_router,
     recalls_router,
     sessions_router,
+    hooks_router,
     history_router,
     graph_router,
     reviews_router,

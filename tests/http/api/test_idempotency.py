@@ -173,7 +173,7 @@ def test_every_route_that_writes_takes_a_key(server: httpx.Client) -> None:
         f"{PREFIX}/{each}"
         for each in (
             "import", "admin/erasures/replay", "search", "recall", "list", "facets", "login", "logout", "admin/keys",
-            "admin/keys/{key_id}",
+            "admin/keys/{key_id}", "hooks/{client}/{event}",
         )
     }  # fmt: skip
     for path, methods in described["paths"].items():

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from recollect.cli.commands.store import read_receipts
-from recollect.cli.context import CliContext, ExitCode, command, pass_cli, usage_error
+from recollect.cli.context import DEFAULT_USER, CliContext, ExitCode, command, pass_cli, usage_error
 from recollect.cli.options import open_new_file
 from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_json, print_line
-from recollect.transfer.importers.items import IMPORTERS, ImportReport, recognise_source
+from recollect.transfer.importers.items import IMPORTERS, TRANSCRIPT_FOLDERS, ImportReport, recognise_source
 
 if TYPE_CHECKING:
     from recollect.service.transfer import Backup
@@ -203,10 +203,16 @@ def import_(
     """Import memories from an export or from another product.
 
     SOURCE is a file, a folder, a zip archive, the address of mem0's API or of a PostgreSQL database, or standard
-    input for an export. Importing twice changes nothing. For other products, name the new owner with --user, or keep
-    their users with --of or --everyone. docs/moving.md has two commands for each product.
+    input for an export. For claude-code, codex, gemini and cursor it is by default the folder of their transcripts;
+    each session is imported into the project of its working folder. Importing twice changes nothing. For other
+    products, name the new owner with --user, or keep their users with --of or --everyone. docs/moving.md has two
+    commands for each product.
     """
     owner = owner or cli.user
+    if kind in TRANSCRIPT_FOLDERS:
+        # Transcripts are those of whoever runs this.
+        owner = owner or (None if of or everyone else DEFAULT_USER)
+        source = TRANSCRIPT_FOLDERS[kind] if source == "-" else source
     with ExitStack() as stack:
         if source == "-":
             source, kind = stack.enter_context(_save_stdin()), "recollect" if kind == "auto" else kind

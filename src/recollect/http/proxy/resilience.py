@@ -28,6 +28,7 @@ from recollect.errors import (
     RecollectError,
     Unavailable,
 )
+from recollect.model.change import Author
 from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -159,6 +160,7 @@ class ResilientMemory:
         within_s: float | None = None,
         model: str = "",
         mode: str | None = None,
+        by: Author = CHAT_AUTHOR,
     ) -> WriteResult:
         """Store turns in the ledger in time, or else on disk; each message names its `turn_id`.
 
@@ -187,7 +189,7 @@ class ResilientMemory:
         if permit is Permit.DENY:
             return await spill("breaker_open")
         remembering = self.tasks.start(
-            service.remember(scope, messages, by=CHAT_AUTHOR, received_at=received_at, model=model, mode=mode)
+            service.remember(scope, messages, by=by, received_at=received_at, model=model, mode=mode)
         )
         ledger_write = self._await_ledger(remembering, permit, self._budget_s if within_s is None else within_s)
         if permit is Permit.PROBE:

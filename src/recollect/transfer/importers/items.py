@@ -170,7 +170,17 @@ class ImportReport:
 
 
 # In the order they are tried: distinctive formats first, plain text last. Each is a module of this package.
-IMPORTERS = ("mem0", "agent-cli", "langgraph", "letta", "chatgpt", "claude", "zep", "recollect", "markdown")
+IMPORTERS = (
+    "mem0", "agent-cli", "langgraph", "letta", "chatgpt", "claude", "claude-code", "codex", "gemini", "cursor", "zep",
+    "recollect", "markdown",
+)  # fmt: skip
+# Where coding agents keep their transcripts.
+TRANSCRIPT_FOLDERS = {
+    "claude-code": "~/.claude/projects",
+    "codex": "~/.codex/sessions",
+    "gemini": "~/.gemini/tmp",
+    "cursor": "~/.cursor/projects",
+}
 _POSTGRES_KINDS = ("mem0", "langgraph")
 
 

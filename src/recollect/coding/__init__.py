@@ -1,0 +1,1 @@
+"""Coding agents: the formats of their hooks and transcripts, the hook command, and the installers."""

@@ -1,0 +1,212 @@
+"""`recollect hook EVENT --client X`: pass a hook's event to the server, and print the answer for the client.
+
+A coding agent waits for this process at each prompt, so it imports little, ends in time whatever the server does,
+and always exits with 0: without memory the agent works as before. `http.client` alone takes longer to import than
+all of this, and its timeout is for each read instead of the whole request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+
+from recollect.coding.events import CLIENTS, EVENT_NAMES, EVENTS, answer_of, folder_of, format_answer
+from recollect.project import find_project
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+DEFAULT_URL = "http://127.0.0.1:8100"
+# With the start of the interpreter less than 300 ms.
+_TIMEOUT_S = 0.22
+_MAX_PAYLOAD_BYTES = 8 << 20
+_MAX_REASON_CHARS = 200
+_URL = re.compile(r"(https?)://(\[[^\]/]+\]|[^/:@\[]+)(?::(\d{1,5}))?(/.*)?", re.IGNORECASE)
+
+
+class HookFailure(Exception):
+    """The reason why a hook has no answer."""
+
+
+class _Request:
+    """The options of the command: which event of which client, and the server."""
+
+    def __init__(self, arguments: list[str], environ: Mapping[str, str]) -> None:
+        self.client = self.event = ""
+        self.url = environ.get("RECOLLECT_URL", "")
+        self.timeout_s = _parse_timeout(environ.get("RECOLLECT_HOOK_TIMEOUT_S", ""))
+        values = iter(arguments)
+        for argument in values:
+            name, _, value = argument.partition("=")
+            if name == "--client":
+                self.client = value or next(values, "")
+            elif name == "--url":
+                self.url = value or next(values, "")
+            else:
+                self.event = argument
+        self.url = self.url or DEFAULT_URL
+
+    def check(self) -> None:
+        if self.client not in CLIENTS:
+            raise HookFailure(f"--client must be one of {', '.join(CLIENTS)}, got {self.client!r}")
+        if self.event not in EVENTS:
+            raise HookFailure(f"the event must be one of {', '.join(EVENTS)}, got {self.event!r}")
+
+    @property
+    def neutral_answer(self) -> dict[str, Any]:
+        """The answer without memory, whatever the options are."""
+        return format_answer(self.client, self.event) if self.client in EVENT_NAMES else {}
+
+
+def _parse_timeout(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _TIMEOUT_S
+    return seconds if 0 < seconds <= 60 else _TIMEOUT_S
+
+
+def run(arguments: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Run the hook; return the line for the client, and the line that says why there is no memory, if so."""
+    request = _Request(arguments, environ)
+    answers: list[str] = []
+    reasons: list[str] = []
+
+    def work() -> None:
+        try:
+            answers.append(_run_hook(request, environ))
+        except HookFailure as error:
+            reasons.append(str(error))
+        except Exception as error:
+            reasons.append(f"unexpected {type(error).__name__}: {error}")
+
+    try:
+        request.check()
+        # In a thread, because resolving a host name and reading standard input have no timeouts.
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        worker.join(request.timeout_s)
+        if not answers and not reasons:
+            reasons.append(f"the server at {request.url} did not answer in time")
+    except HookFailure as error:
+        reasons.append(str(error))
+    if answers:
+        return answers[0], ""
+    reason = " ".join(reasons[0].split())[:_MAX_REASON_CHARS]
+    return json.dumps(request.neutral_answer), f"recollect: no memory this time: {reason}"
+
+
+def main(arguments: list[str], environ: Mapping[str, str]) -> None:
+    """Run the hook and end the process with 0."""
+    answer, reason = run(arguments, environ)
+    _write(1, answer)
+    if reason:
+        _write(2, reason)
+    # The thread may wait for the server still.
+    os._exit(0)
+
+
+def _write(descriptor: int, line: str) -> None:
+    try:
+        os.write(descriptor, (line + "\n").encode(errors="replace"))
+    except OSError:
+        # The client does not listen any more.
+        pass
+
+
+def _run_hook(request: _Request, environ: Mapping[str, str]) -> str:
+    """Send the payload on standard input to the server; return the answer for the client."""
+    deadline = time.monotonic() + request.timeout_s
+    url, event = request.url, request.event
+    try:
+        payload = json.loads(_read_input())
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict):
+        raise HookFailure("standard input is no JSON object: the client runs this command, with an event as input")
+    transcript = payload.get("transcript_path")
+    if event in ("keep", "save") and not answer_of(payload) and isinstance(transcript, str) and transcript:
+        from recollect.coding.transcripts import read_last_answer
+
+        payload["last_assistant_message"] = read_last_answer(transcript)
+    project = find_project(folder_of(payload) or os.getcwd(), environ)
+    headers = {
+        "X-Memory-Project": project.id,
+        "X-Memory-Branch": project.branch,
+        "Authorization": f"Bearer {environ['RECOLLECT_API_KEY']}" if environ.get("RECOLLECT_API_KEY") else "",
+    }
+    status, body = _post(url, f"/recollect/v1/hooks/{request.client}/{event}", headers, json.dumps(payload), deadline)
+    if status == 200:
+        return body.strip()
+    if status in (401, 403):
+        raise HookFailure(f"{url} refused the key ({status}); set RECOLLECT_API_KEY to one of this server")
+    raise HookFailure(f"{url} answered {status}: {_describe(body)}")
+
+
+def _read_input() -> bytes:
+    if sys.stdin is not None and sys.stdin.isatty():
+        raise HookFailure("standard input is a terminal: the client runs this command, with an event as input")
+    # Not by sys.stdin, whose lock would block the end of the process.
+    data = b""
+    while (piece := os.read(0, 1 << 16)) and len(data) <= _MAX_PAYLOAD_BYTES:
+        data += piece
+    if len(data) > _MAX_PAYLOAD_BYTES:
+        raise HookFailure(f"the event is larger than {_MAX_PAYLOAD_BYTES:,} bytes")
+    return data
+
+
+def _describe(body: str) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body
+
+
+def _post(url: str, path: str, headers: Mapping[str, str], body: str, deadline: float) -> tuple[int, str]:
+    """Send a request as HTTP/1.0, whose answer ends with the connection; return its status and body."""
+    parts = _URL.fullmatch(url.rstrip("/"))
+    if parts is None:
+        raise HookFailure(f"the server's address must be such as {DEFAULT_URL}, got {url!r}")
+    is_https = parts[1].lower() == "https"
+    host, port = parts[2], int(parts[3] or (443 if is_https else 80))
+    data = body.encode()
+    lines = [
+        f"POST {parts[4] or ''}{path} HTTP/1.0",
+        f"Host: {host}:{port}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(data)}",
+        *(f"{name}: {value}" for name, value in headers.items() if value),
+    ]
+    try:
+        timeout_s = max(0.001, deadline - time.monotonic())
+        with socket.create_connection((host.strip("[]"), port), timeout=timeout_s) as plain:
+            connection = _secure(plain, host) if is_https else plain
+            connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
+            answer = b""
+            while piece := connection.recv(1 << 16):
+                answer += piece
+                connection.settimeout(max(0.001, deadline - time.monotonic()))
+    except TimeoutError:
+        raise HookFailure(f"the server at {url} did not answer in time") from None
+    except ConnectionRefusedError:
+        raise HookFailure(f"no server at {url}; `recollect serve` starts it") from None
+    except OSError as error:
+        raise HookFailure(f"no connection to {url}: {error}") from None
+    head, _, content = answer.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1:2]
+    if not status or not status[0].isdigit():
+        raise HookFailure(f"{url} is not a Recollect server")
+    return int(status[0]), content.decode(errors="replace")
+
+
+def _secure(connection: socket.socket, host: str) -> socket.socket:
+    import ssl
+
+    return ssl.create_default_context().wrap_socket(connection, server_hostname=host.strip("[]"))

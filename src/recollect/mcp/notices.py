@@ -1,0 +1,50 @@
+"""Notices that resources changed, from the changes of the user's memories."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+
+from recollect.errors import RecollectError
+from recollect.mcp.access import Access
+from recollect.model.scope import Scope
+
+PROFILE_URI, RECENT_URI, MEMORY_PREFIX = "memory://profile", "memory://recent", "memory://"
+# Changes of this process are noticed at once; those of others are polled for, more rarely if they are announced.
+_POLL_INTERVAL_S = 0.5
+_SHARED_POLL_INTERVAL_S = 5.0
+_PAGE_SIZE = 100
+
+
+async def changed_resources(access: Access, subscribed: Collection[str]) -> AsyncIterator[str]:
+    """Yield the URIs of subscribed resources after each change, until the server stops.
+
+    A memory that the scope does not see causes no notice of its own. After an erasure all resources may differ.
+    """
+    user = access.memory.scope.user
+    newest = await access.service().history(Scope(user), limit=1)
+    position = newest[0].id if newest else 0
+    last = await access.service().revision(user)
+    while not access.is_stopping():
+        notifier = access.service().change_notifier
+        await notifier.wait(user, _SHARED_POLL_INTERVAL_S if notifier.is_shared else _POLL_INTERVAL_S)
+        try:
+            revision = await access.service().revision(user)
+            if revision == last:
+                continue
+            uris: set[str] = set(subscribed) if revision.epoch != last.epoch else set()
+            while entries := await access.service().history(Scope(user), after=position, limit=_PAGE_SIZE):
+                position = entries[-1].id
+                uris |= await _affected(access, {entry.memory_id for entry in entries})
+            last = revision
+        except RecollectError:
+            # The ledger is unavailable; what changed is found later.
+            continue
+        for uri in sorted(uris & set(subscribed)):
+            yield uri
+
+
+async def _affected(access: Access, ids: set[str]) -> set[str]:
+    scope = access.memory.scope
+    records = await access.service().get_many(scope.user, sorted(ids))
+    visible = {record.id for record in records if scope.can_see(record.visibility_key)}
+    return {f"{MEMORY_PREFIX}{id}" for id in visible} | ({PROFILE_URI, RECENT_URI} if visible else set())

@@ -27,8 +27,9 @@ BACKGROUND_AUTHORS = frozenset([EXTRACTION_AUTHOR, SESSION_AUTHOR, MAINTENANCE_A
 async def undo(
     scope: Scope, entry_id: int | None, *, ledger: Ledger, by: Author, any_author: bool = False, whole: bool = False
 ) -> tuple[Outcome, ...]:
-    """Undo an entry of history, or the `whole` change it is part of; without one, the last change of a person or, with `any_author`, of anyone.
+    """Undo an entry of history, or the `whole` change it is part of.
 
+    Without an entry, undo the last change of a person or, with `any_author`, of anyone.
     Turns are undone together with everything that was learned from them alone: additions, merges, replacements and
     ends.
     """

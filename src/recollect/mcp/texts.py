@@ -48,11 +48,11 @@ def _as_list(title: str, records: Sequence[MemoryRecord]) -> str:
     return f"{title}. {DATA_NOTICE}\n" + "\n".join(map(memory_line, records))
 
 
-def memory_line(record: MemoryRecord) -> str:
-    """Return a memory on one line: its id, text, kind and date."""
+def memory_line(record: MemoryRecord, quoted: str = "") -> str:
+    """Return a memory on one line: its id, text, kind and date; `quoted` is its quoted line, if it is known."""
     kind = f"said by the {record.detail.get('role', 'user')}" if record.category is Category.TURN else record.category
     event = f", about {record.event_at:%Y-%m-%d}" if record.event_at else ""
-    return f"- [{record.id}] {quoted_line(record)} ({kind}, {record.stated_at:%Y-%m-%d}{event})"
+    return f"- [{record.id}] {quoted or quoted_line(record)} ({kind}, {record.stated_at:%Y-%m-%d}{event})"
 
 
 def memory_values(record: MemoryRecord) -> dict[str, Any]:

@@ -157,11 +157,10 @@ def _describe(error: ValidationError, model: type[_Arguments]) -> str:
 async def _recall(access: Access, arguments: RecallArguments) -> ToolResult:
     as_of = parse_time(arguments.as_of or None, name="as_of")
     hits = await access.memory.search(arguments.query, arguments.limit, as_of=as_of)
-    records = [hit.record for hit in hits]
-    values = {"memories": [texts.memory_values(record) for record in records]}
-    if not records:
-        return ToolResult("Nothing is known about this.", values)
-    return ToolResult(f"{texts.DATA_NOTICE}\n" + "\n".join(map(texts.memory_line, records)), values)
+    memories = [texts.memory_values(hit.record) for hit in hits]
+    lines = [texts.memory_line(hit.record, each["text"]) for hit, each in zip(hits, memories, strict=True)]
+    text = "\n".join([texts.DATA_NOTICE, *lines]) if lines else "Nothing is known about this."
+    return ToolResult(text, {"memories": memories})
 
 
 async def _show(access: Access, arguments: ShowArguments) -> ToolResult:

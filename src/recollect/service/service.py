@@ -333,7 +333,8 @@ class Service:
     ) -> tuple[Outcome, ...]:
         """Undo a change by its id in history, by default the last action of a person or agent as a whole.
 
-        With `whole`, the entry is undone with all others of its action. Background changes count only with `anyones`. A message is undone with the facts extracted from it only.
+        With `whole`, the entry is undone with all others of its action. Background changes count only with `anyones`.
+        A message is undone with the facts extracted from it only.
         """
         outcomes = await undoing.undo(
             scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones, whole=whole

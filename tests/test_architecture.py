@@ -52,7 +52,7 @@ LAYERS = {
         "write",
     ),
     "stores and models": ("cache", "index", "ledger", "models"),
-    "foundation": ("aio", "config", "errors", "model", "observability", "prompts", "text"),
+    "foundation": ("aio", "config", "errors", "model", "observability", "project", "prompts", "text"),
 }
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS.values()) for part in parts}
 # The conformance suites are the only part that may import every other one.

@@ -9,10 +9,11 @@ memory.search("How much can I spend in Hawaii?", user_id="alex")
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# Not imported from typing: a hook starts a process for each event, and typing takes as long as all else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from recollect.agent.agent import Agent
     from recollect.client import AsyncMemory
     from recollect.config.settings import Settings
@@ -75,6 +76,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'recollect' has no attribute {name!r}")
+    from importlib import import_module
+
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 

@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
@@ -57,6 +57,7 @@ class CliContext:
     user: str | None = None
     project: str | None = None
     session: str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user_id(self) -> str:

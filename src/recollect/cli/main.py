@@ -87,7 +87,7 @@ class RootGroup(click.Group):
     ) -> Any:
         """Run, and exit with a code of `ExitCode`; an error is printed without a traceback."""
         args = list(sys.argv[1:] if args is None else args)
-        cli = CliContext()
+        cli = CliContext(environ=os.environ)
         enable_colours(not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
         try:
             code = super().main(args, "recollect", "_RECOLLECT_COMPLETE", standalone_mode=False, obj=cli, **extra)

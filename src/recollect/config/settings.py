@@ -35,6 +35,8 @@ __all__ = [
 
 _log = logging.getLogger("recollect")
 PREFIX = "RECOLLECT_"
+# How a client finds its server, its key and its project; no settings of the server.
+CLIENT_VARIABLES = frozenset(["RECOLLECT_URL", "RECOLLECT_API_KEY", "RECOLLECT_PROJECT"])
 # Of an address: before the host, or as a parameter.
 _PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
 LEDGER_FILE = "recollect.db"
@@ -118,7 +120,7 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
     former = {current: variable_name(name) for name, current in FORMER_NAMES.items()}
     variables = {*map(variable_name, Settings.model_fields), *former.values()}
     for variable in environ:
-        if variable.startswith(PREFIX) and variable not in variables:
+        if variable.startswith(PREFIX) and variable not in {*variables, *CLIENT_VARIABLES}:
             _log.warning("%s is not a setting; `recollect config show` lists them", variable)
     for name, info in Settings.model_fields.items():
         aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()

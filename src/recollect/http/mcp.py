@@ -19,17 +19,13 @@ from recollect.http.auth.resource_metadata import MCP_PATH, METADATA_PATH, descr
 from recollect.http.auth.rules import AuthRules
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import decode_header
-from recollect.mcp.access import Access
+from recollect.mcp.access import Access, Client
 from recollect.mcp.tools import select_tools
-from recollect.model.change import Author
-from recollect.model.scope import Scope as MemoryScope
-from recollect.service.tool_memory import ToolMemory
 
 if TYPE_CHECKING:
     from recollect.mcp.server import McpServer
 
 _ACCESS = "mcp_access"
-_AUTHOR = _SOURCE = "mcp"
 _INVALID_REQUEST, _INTERNAL_ERROR = -32600, -32603
 
 
@@ -138,22 +134,12 @@ def _access_of(scope: Scope, settings: Settings) -> Access:
     user = decode_header(headers.get(b"x-memory-user", b"")) or (
         settings.chat_user if caller.kind == "local" else None
     )
-    memory_scope: MemoryScope = caller.scope(caller.user or user, project or named)
-    branch = decode_header(headers.get(b"x-memory-branch", b""))
-    state = scope["app"].state
-    memory = ToolMemory(
-        service=state.service_handle.get(),
-        scope=memory_scope,
-        by=Author(_AUTHOR if caller.kind == "local" else f"{caller.name} {_AUTHOR}"),
-        source=_SOURCE,
-        min_score=settings.search_min_score,
-        time_words=settings.time_words,
-        own_project_only=caller.project is not None,
-        metadata={"branch": branch} if branch else {},
-    )
-    return Access(
-        memory=memory,
-        service=state.service_handle.get,
+    client = Client(
+        scope=caller.scope(caller.user or user, project or named),
+        name="" if caller.kind == "local" else caller.name,
+        branch=decode_header(headers.get(b"x-memory-branch", b"")),
         writes=caller.writes,
-        is_stopping=state.stopping.is_set,
+        own_project_only=caller.project is not None,
     )
+    state = scope["app"].state
+    return client.access(state.service_handle.get, settings, is_stopping=state.stopping.is_set)

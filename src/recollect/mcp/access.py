@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from recollect.config.settings import Settings
 from recollect.errors import NotAllowed
+from recollect.model.change import Author
+from recollect.model.scope import Scope
 from recollect.service.service import Service
 from recollect.service.tool_memory import ToolMemory
+
+# The author in history, after the name of the key, and the source of new memories.
+_NAME = "mcp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,3 +29,30 @@ class Access:
         """Raise NotAllowed if the client may only read."""
         if not self.writes:
             raise NotAllowed("This key may read, not write")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Who uses MCP: a scope, the name of the key or token if there is one, the branch, and the rights."""
+
+    scope: Scope
+    name: str = ""
+    branch: str = ""
+    writes: bool = True
+    own_project_only: bool = False
+
+    def access(
+        self, service: Callable[[], Service], settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
+    ) -> Access:
+        """Return what the client may see and change."""
+        memory = ToolMemory(
+            service=service(),
+            scope=self.scope,
+            by=Author(f"{self.name} {_NAME}".strip()),
+            source=_NAME,
+            min_score=settings.search_min_score,
+            time_words=settings.time_words,
+            own_project_only=self.own_project_only,
+            metadata={"branch": self.branch} if self.branch else {},
+        )
+        return Access(memory=memory, service=service, writes=self.writes, is_stopping=is_stopping)

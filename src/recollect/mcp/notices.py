@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
 
 from recollect.errors import RecollectError
 from recollect.mcp.access import Access
 from recollect.model.scope import Scope
+from recollect.service.service import Revision
 
 PROFILE_URI, RECENT_URI, MEMORY_PREFIX = "memory://profile", "memory://recent", "memory://"
 # Changes of this process are noticed at once; those of others are polled for, more rarely if they are announced.
@@ -15,15 +17,28 @@ _SHARED_POLL_INTERVAL_S = 5.0
 _PAGE_SIZE = 100
 
 
-async def changed_resources(access: Access, subscribed: Collection[str]) -> AsyncIterator[str]:
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last change before a subscription."""
+
+    entry: int
+    revision: Revision
+
+
+async def current_position(access: Access) -> Position:
+    """Return the position from which a subscription that begins now follows the changes."""
+    user = access.memory.scope.user
+    revision = await access.service().revision(user)
+    newest = await access.service().history(Scope(user), limit=1)
+    return Position(newest[0].id if newest else 0, revision)
+
+
+async def changed_resources(access: Access, subscribed: Collection[str], start: Position) -> AsyncIterator[str]:
     """Yield the URIs of subscribed resources after each change, until the server stops.
 
-    A memory that the scope does not see causes no notice of its own. After an erasure all resources may differ.
+    A memory that the scope does not see causes no notice. After an erasure all resources may differ.
     """
-    user = access.memory.scope.user
-    newest = await access.service().history(Scope(user), limit=1)
-    position = newest[0].id if newest else 0
-    last = await access.service().revision(user)
+    user, position, last = access.memory.scope.user, start.entry, start.revision
     while not access.is_stopping():
         notifier = access.service().change_notifier
         await notifier.wait(user, _SHARED_POLL_INTERVAL_S if notifier.is_shared else _POLL_INTERVAL_S)

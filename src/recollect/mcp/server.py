@@ -46,7 +46,7 @@ from recollect import __version__
 from recollect.errors import NotFound, RecollectError
 from recollect.mcp import texts
 from recollect.mcp.access import Access
-from recollect.mcp.notices import MEMORY_PREFIX, PROFILE_URI, RECENT_URI, changed_resources
+from recollect.mcp.notices import MEMORY_PREFIX, PROFILE_URI, RECENT_URI, changed_resources, current_position
 from recollect.mcp.tools import Tool, describe_failure, select_tools
 from recollect.observability.metrics import MCP_CALLS, MCP_SECONDS
 from recollect.service.tool_memory import sanitize_line
@@ -204,9 +204,10 @@ class McpServer:
         handler = ListenHandler(bus)
         self._listeners.add(handler)
         uris = frozenset(map(str, params.notifications.resource_subscriptions or ()))
+        start = await current_position(access)
 
         async def publish() -> None:
-            async for uri in changed_resources(access, uris):
+            async for uri in changed_resources(access, uris, start):
                 await bus.publish(ResourceUpdated(uri))
             handler.close()
 
@@ -219,9 +220,10 @@ class McpServer:
 
     async def _subscribe(self, ctx: _Context, params: SubscribeRequestParams) -> EmptyResult:
         uri, access = str(params.uri), self._access_of(ctx)
+        start = await current_position(access)
 
         async def notify() -> None:
-            async for changed in changed_resources(access, {uri}):
+            async for changed in changed_resources(access, {uri}, start):
                 await ctx.session.send_resource_updated(changed)
 
         if uri not in self._subscriptions:

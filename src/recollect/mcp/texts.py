@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from recollect.mcp.access import Access
 from recollect.model.change import ChangeKind, HistoryEntry
-from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.memory import EFFECTIVE_STATUSES, Category, MemoryRecord, Status
 from recollect.model.query import Listing, Not, Op, Or, Where, both
 from recollect.model.scope import Scope
 from recollect.service.tool_memory import quoted_line, sanitize_line, sanitize_text
@@ -111,15 +111,14 @@ def _change_text(change: dict[str, str]) -> str:
     return f"- {change['at']} {change['change']} by {change['by']}{why}{before}"
 
 
-def change_lines(entries: Iterable[HistoryEntry]) -> list[dict[str, str]]:
-    """Return changes with the ids of their memories and the texts after them."""
+async def recent_changes(access: Access, limit: int) -> list[dict[str, str]]:
+    """Return the last changes with the ids of their memories, and the texts of those that are not forgotten."""
+    entries = await access.memory.history(limit)
+    ids = list(dict.fromkeys(entry.memory_id for entry in entries))
+    records = await access.memory.service.get_many(access.memory.scope.user, ids)
+    shown = {record.id: quoted_line(record) for record in records if record.status in EFFECTIVE_STATUSES}
     return [
-        {
-            "id": entry.memory_id,
-            **_history_values(entry),
-            **({"text": sanitize_line(str(entry.after["content"]))} if entry.after.get("content") else {}),
-        }
-        for entry in entries
+        {"id": entry.memory_id, **_history_values(entry), "text": shown.get(entry.memory_id, "")} for entry in entries
     ]
 
 

@@ -214,8 +214,8 @@ async def _undo(access: Access, arguments: NoArguments) -> ToolResult:
 
 
 async def _history(access: Access, arguments: ListArguments) -> ToolResult:
-    changes = texts.change_lines(await access.memory.history(arguments.limit))
-    lines = [f"- {e['at']} {e['change']} by {e['by']}: [{e['id']}] {e.get('text', '')}".rstrip() for e in changes]
+    changes = await texts.recent_changes(access, arguments.limit)
+    lines = [f"- {e['at']} {e['change']} by {e['by']}: [{e['id']}] {e['text']}".rstrip() for e in changes]
     return ToolResult("\n".join([texts.DATA_NOTICE, *lines]) if lines else "No changes yet.", {"changes": changes})
 
 

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-__all__ = ["ModelState", "Service", "ServiceConfig", "break_down_score"]
+__all__ = ["ModelState", "Revision", "Service", "ServiceConfig", "break_down_score"]
 _log = logging.getLogger("recollect")
 # Extraction starts a moment later, so that it does not compete with the answer and includes the next messages.
 _LEARN_DELAY_S = 0.5

@@ -19,7 +19,7 @@ from recollect.http.auth.resource_metadata import MCP_PATH, METADATA_PATH, descr
 from recollect.http.auth.rules import AuthRules
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import decode_header
-from recollect.mcp.access import Access, Client
+from recollect.mcp.access import McpAccess, McpClient
 from recollect.mcp.tools import select_tools
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class McpEndpoint:
             await self._stop.wait()
 
 
-def _access_of(scope: Scope, settings: Settings) -> Access:
+def _access_of(scope: Scope, settings: Settings) -> McpAccess:
     """Return the memory of the caller's user and of the project in the path or header."""
     caller = get_caller(Request(scope))
     caller.check_can_read()
@@ -134,7 +134,7 @@ def _access_of(scope: Scope, settings: Settings) -> Access:
     user = decode_header(headers.get(b"x-memory-user", b"")) or (
         settings.chat_user if caller.kind == "local" else None
     )
-    client = Client(
+    client = McpClient(
         scope=caller.scope(caller.user or user, project or named),
         name="" if caller.kind == "local" else caller.name,
         branch=decode_header(headers.get(b"x-memory-branch", b"")),

@@ -17,7 +17,7 @@ _NAME = "mcp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class McpAccess:
     """The memory of a client's user and project; `service` returns the service in use, for long streams."""
 
     memory: ToolMemory
@@ -32,7 +32,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class McpClient:
     """Who uses MCP: a scope, the name of the key or token if there is one, the branch, and the rights."""
 
     scope: Scope
@@ -43,7 +43,7 @@ class Client:
 
     def access(
         self, service: Callable[[], Service], settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
-    ) -> Access:
+    ) -> McpAccess:
         """Return what the client may see and change."""
         memory = ToolMemory(
             service=service(),
@@ -55,4 +55,4 @@ class Client:
             own_project_only=self.own_project_only,
             metadata={"branch": self.branch} if self.branch else {},
         )
-        return Access(memory=memory, service=service, writes=self.writes, is_stopping=is_stopping)
+        return McpAccess(memory=memory, service=service, writes=self.writes, is_stopping=is_stopping)

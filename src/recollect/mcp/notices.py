@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
 from recollect.errors import RecollectError
-from recollect.mcp.access import Access
+from recollect.mcp.access import McpAccess
 from recollect.model.scope import Scope
 from recollect.service.service import Revision
 
@@ -25,7 +25,7 @@ class Position:
     revision: Revision
 
 
-async def current_position(access: Access) -> Position:
+async def current_position(access: McpAccess) -> Position:
     """Return the position from which a subscription that begins now follows the changes."""
     user = access.memory.scope.user
     revision = await access.service().revision(user)
@@ -33,7 +33,7 @@ async def current_position(access: Access) -> Position:
     return Position(newest[0].id if newest else 0, revision)
 
 
-async def changed_resources(access: Access, subscribed: Collection[str], start: Position) -> AsyncIterator[str]:
+async def changed_resources(access: McpAccess, subscribed: Collection[str], start: Position) -> AsyncIterator[str]:
     """Yield the URIs of subscribed resources after each change, until the server stops.
 
     A memory that the scope does not see causes no notice. After an erasure all resources may differ.
@@ -58,7 +58,7 @@ async def changed_resources(access: Access, subscribed: Collection[str], start: 
             yield uri
 
 
-async def _affected(access: Access, ids: set[str]) -> set[str]:
+async def _affected(access: McpAccess, ids: set[str]) -> set[str]:
     scope = access.memory.scope
     records = await access.service().get_many(scope.user, sorted(ids))
     visible = {record.id for record in records if scope.can_see(record.visibility_key)}

@@ -45,9 +45,9 @@ from mcp_types import Tool as ListedTool
 from recollect import __version__
 from recollect.errors import NotFound, RecollectError
 from recollect.mcp import texts
-from recollect.mcp.access import Access
+from recollect.mcp.access import McpAccess
 from recollect.mcp.notices import MEMORY_PREFIX, PROFILE_URI, RECENT_URI, changed_resources, current_position
-from recollect.mcp.tools import Tool, describe_failure, select_tools
+from recollect.mcp.tools import McpTool, describe_failure, select_tools
 from recollect.observability.metrics import MCP_CALLS, MCP_SECONDS
 from recollect.service.tool_memory import sanitize_line
 
@@ -94,7 +94,7 @@ class McpServer:
     """
 
     def __init__(
-        self, access_of: Callable[[_Context], Access], groups: str = "", *, keeps_sessions: bool = False
+        self, access_of: Callable[[_Context], McpAccess], groups: str = "", *, keeps_sessions: bool = False
     ) -> None:
         self._access_of = access_of
         self._tools = select_tools(groups)
@@ -167,7 +167,7 @@ class McpServer:
         text = await _readable(self._resource_text(self._access_of(ctx), uri), uri)
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=_TEXT, text=text)])
 
-    async def _resource_text(self, access: Access, uri: str) -> str:
+    async def _resource_text(self, access: McpAccess, uri: str) -> str:
         if uri == PROFILE_URI:
             return await texts.profile(access)
         if uri == RECENT_URI:
@@ -248,7 +248,7 @@ class McpServer:
                 await task
 
 
-def _to_listed(tool: Tool) -> ListedTool:
+def _to_listed(tool: McpTool) -> ListedTool:
     return ListedTool(
         name=tool.name,
         description=tool.description,
@@ -268,7 +268,7 @@ async def _readable(text: Any, name: str) -> str:
         raise MCPError(INTERNAL_ERROR, str(error)) from None
 
 
-async def _brief(access: Access, topic: str) -> str:
+async def _brief(access: McpAccess, topic: str) -> str:
     parts = [
         "Before we start: this is what is remembered about me and this project. Use what is relevant.",
         await texts.profile(access),
@@ -281,7 +281,7 @@ async def _brief(access: Access, topic: str) -> str:
     return "\n\n".join(parts)
 
 
-async def _about_me(access: Access) -> str:
+async def _about_me(access: McpAccess) -> str:
     parts = (
         "What do you know about me? Sum it up from these memories, and tell me what is unclear or may be outdated.",
         await texts.profile(access),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from recollect.client import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import MissingExtra
-from recollect.mcp.access import Client
+from recollect.mcp.access import McpClient
 
 
-async def serve_stdio(settings: Settings, client: Client) -> None:
+async def serve_stdio(settings: Settings, client: McpClient) -> None:
     """Answer the client at standard input until the input ends."""
     try:
         from mcp.server.stdio import stdio_server

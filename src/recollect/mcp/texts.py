@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.mcp.access import Access
+from recollect.mcp.access import McpAccess
 from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.memory import EFFECTIVE_STATUSES, Category, MemoryRecord, Status
 from recollect.model.query import Listing, Not, Op, Or, Where, both
@@ -32,12 +32,12 @@ _VERBS = {
 }
 
 
-async def profile(access: Access) -> str:
+async def profile(access: McpAccess) -> str:
     """Return the facts about the user themselves, oldest first."""
     return _as_list("About the user", await access.memory.find(_PROFILE))
 
 
-async def recent(access: Access) -> str:
+async def recent(access: McpAccess) -> str:
     """Return the newest memories."""
     return _as_list("Newest memories", await access.memory.find(_RECENT))
 
@@ -61,7 +61,7 @@ def memory_values(record: MemoryRecord) -> dict[str, Any]:
     return values | {"date": record.stated_at.date().isoformat()}
 
 
-async def memory_details(access: Access, record: MemoryRecord) -> dict[str, Any]:
+async def memory_details(access: McpAccess, record: MemoryRecord) -> dict[str, Any]:
     """Return a memory with its full text, its source turns and its history, newest change first."""
     memory, scope = access.memory, access.memory.scope
     turns = await memory.service.get_many(scope.user, record.evidence[:_MAX_SOURCES])
@@ -111,7 +111,7 @@ def _change_text(change: dict[str, str]) -> str:
     return f"- {change['at']} {change['change']} by {change['by']}{why}{before}"
 
 
-async def recent_changes(access: Access, limit: int) -> list[dict[str, str]]:
+async def recent_changes(access: McpAccess, limit: int) -> list[dict[str, str]]:
     """Return the last changes with the ids of their memories, and the texts of those that are not forgotten."""
     entries = await access.memory.history(limit)
     ids = list(dict.fromkeys(entry.memory_id for entry in entries))

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recollect.errors import InvalidInput, InvalidSettings, NotFound, RecollectError
 from recollect.mcp import texts
-from recollect.mcp.access import Access
+from recollect.mcp.access import McpAccess
 from recollect.model.arguments import parse_time
 from recollect.model.change import ChangeKind
 from recollect.model.memory import Status
@@ -93,11 +93,11 @@ class FetchArguments(_Arguments):
     id: str
 
 
-Call: TypeAlias = Callable[[Access, Any], Awaitable[ToolResult]]
+Call: TypeAlias = Callable[[McpAccess, Any], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class McpTool:
     """A tool. The `hints` of one that writes differ from what a client assumes: destructive and not idempotent."""
 
     name: str
@@ -126,7 +126,7 @@ class Tool:
         """The hints of the protocol."""
         return {**(self.hints if self.writes else {"readOnlyHint": True}), "openWorldHint": False}
 
-    async def run(self, access: Access, arguments: Mapping[str, Any]) -> ToolResult:
+    async def run(self, access: McpAccess, arguments: Mapping[str, Any]) -> ToolResult:
         """Validate the arguments and call; a RecollectError has a message for the model."""
         if self.writes:
             access.check_can_write()
@@ -154,7 +154,7 @@ def _describe(error: ValidationError, model: type[_Arguments]) -> str:
     return f"`{name}` {rule}, got {value if len(value) <= 80 else value[:80] + '…'}"
 
 
-async def _recall(access: Access, arguments: RecallArguments) -> ToolResult:
+async def _recall(access: McpAccess, arguments: RecallArguments) -> ToolResult:
     as_of = parse_time(arguments.as_of or None, name="as_of")
     hits = await access.memory.search(arguments.query, arguments.limit, as_of=as_of)
     memories = [texts.memory_values(hit.record) for hit in hits]
@@ -163,7 +163,7 @@ async def _recall(access: Access, arguments: RecallArguments) -> ToolResult:
     return ToolResult(text, {"memories": memories})
 
 
-async def _show(access: Access, arguments: ShowArguments) -> ToolResult:
+async def _show(access: McpAccess, arguments: ShowArguments) -> ToolResult:
     found, missing = [], []
     for id in dict.fromkeys(arguments.ids):
         try:
@@ -176,7 +176,7 @@ async def _show(access: Access, arguments: ShowArguments) -> ToolResult:
     return ToolResult("\n\n".join(parts), {"memories": found})
 
 
-async def _remember(access: Access, arguments: RememberArguments) -> ToolResult:
+async def _remember(access: McpAccess, arguments: RememberArguments) -> ToolResult:
     fields: dict[str, Any] = {"category": arguments.kind}
     if arguments.key:
         fields |= {"key": arguments.key, "value": arguments.text}
@@ -193,7 +193,7 @@ async def _remember(access: Access, arguments: RememberArguments) -> ToolResult:
     return ToolResult(text, {"id": outcome.id})
 
 
-async def _forget(access: Access, arguments: ForgetArguments) -> ToolResult:
+async def _forget(access: McpAccess, arguments: ForgetArguments) -> ToolResult:
     try:
         record = await access.memory.get(arguments.id)
         if record.status is Status.FORGOTTEN:
@@ -204,7 +204,7 @@ async def _forget(access: Access, arguments: ForgetArguments) -> ToolResult:
     return ToolResult(f"Forgotten: {texts.memory_line(outcome.record)[2:]}. undo restores it.", {"id": outcome.id})
 
 
-async def _undo(access: Access, arguments: NoArguments) -> ToolResult:
+async def _undo(access: McpAccess, arguments: NoArguments) -> ToolResult:
     try:
         outcomes = await access.memory.undo()
     except NotFound:
@@ -213,13 +213,13 @@ async def _undo(access: Access, arguments: NoArguments) -> ToolResult:
     return ToolResult("Undone.\n" + "\n".join(lines), {"ids": [outcome.id for outcome in outcomes]})
 
 
-async def _history(access: Access, arguments: ListArguments) -> ToolResult:
+async def _history(access: McpAccess, arguments: ListArguments) -> ToolResult:
     changes = await texts.recent_changes(access, arguments.limit)
     lines = [f"- {e['at']} {e['change']} by {e['by']}: [{e['id']}] {e['text']}".rstrip() for e in changes]
     return ToolResult("\n".join([texts.DATA_NOTICE, *lines]) if lines else "No changes yet.", {"changes": changes})
 
 
-async def _sessions(access: Access, arguments: ListArguments) -> ToolResult:
+async def _sessions(access: McpAccess, arguments: ListArguments) -> ToolResult:
     scope = access.memory.scope
     sessions = await access.memory.service.sessions.list(scope.user, limit=_SESSION_WINDOW)
     own = [each for each in sessions if each.scope.project == scope.project][: arguments.limit]
@@ -235,27 +235,27 @@ async def _sessions(access: Access, arguments: ListArguments) -> ToolResult:
     return ToolResult("\n".join([texts.DATA_NOTICE, *lines]) if lines else "No sessions yet.", {"sessions": values})
 
 
-async def _stats(access: Access, arguments: NoArguments) -> ToolResult:
+async def _stats(access: McpAccess, arguments: NoArguments) -> ToolResult:
     facets = await access.memory.service.facets(access.memory.scope, Listing(visible=True))
     kinds = dict(sorted(facets.counts["category"]))
     text = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing is stored yet"
     return ToolResult(f"{facets.total} memories: {text}.", {"total": facets.total, "kinds": kinds})
 
 
-async def _reviews(access: Access, arguments: ListArguments) -> ToolResult:
+async def _reviews(access: McpAccess, arguments: ListArguments) -> ToolResult:
     records = await access.memory.find(Listing(statuses=(Status.REVIEW,), order="oldest", limit=arguments.limit))
     head = f"These wait until a person approves them; you cannot. {texts.DATA_NOTICE}"
     text = "\n".join([head, *map(texts.memory_line, records)]) if records else "Nothing waits for review."
     return ToolResult(text, {"memories": [texts.memory_values(record) for record in records]})
 
 
-async def _search(access: Access, arguments: SearchArguments) -> ToolResult:
+async def _search(access: McpAccess, arguments: SearchArguments) -> ToolResult:
     hits = await access.memory.search(arguments.query, 10)
     results = [{"id": hit.id, "title": texts.memory_values(hit.record)["text"], "url": _url(hit.id)} for hit in hits]
     return _as_json({"results": results})
 
 
-async def _fetch(access: Access, arguments: FetchArguments) -> ToolResult:
+async def _fetch(access: McpAccess, arguments: FetchArguments) -> ToolResult:
     try:
         details = await texts.memory_details(access, await access.memory.read(arguments.id))
     except NotFound:
@@ -279,7 +279,7 @@ def _as_json(values: dict[str, Any]) -> ToolResult:
 _LIST: Mapping[str, Any] = {"type": "array"}
 _TEXT: Mapping[str, Any] = {"type": "string"}
 BASIC_TOOLS = (
-    Tool(
+    McpTool(
         name="recall",
         description="Search the user's long-term memory. Call it before you answer about earlier work, decisions or "
         "preferences.",
@@ -287,14 +287,14 @@ BASIC_TOOLS = (
         result={"memories": _LIST},
         call=_recall,
     ),
-    Tool(
+    McpTool(
         name="show",
         description="Memories in full, with source turns and history.",
         arguments=ShowArguments,
         result={"memories": _LIST},
         call=_show,
     ),
-    Tool(
+    McpTool(
         name="remember",
         description="Store a lasting fact, decision with its reason, or preference. No secrets.",
         arguments=RememberArguments,
@@ -303,7 +303,7 @@ BASIC_TOOLS = (
         writes=True,
         hints={"destructiveHint": False},
     ),
-    Tool(
+    McpTool(
         name="forget",
         description="Remove a memory that is wrong or unwanted; undo restores it.",
         arguments=ForgetArguments,
@@ -312,7 +312,7 @@ BASIC_TOOLS = (
         writes=True,
         hints={"idempotentHint": True},
     ),
-    Tool(
+    McpTool(
         name="undo",
         description="Undo your last remember or forget.",
         arguments=NoArguments,
@@ -321,9 +321,9 @@ BASIC_TOOLS = (
         writes=True,
     ),
 )
-TOOL_GROUPS: Mapping[str, tuple[Tool, ...]] = {
+TOOL_GROUPS: Mapping[str, tuple[McpTool, ...]] = {
     "history": (
-        Tool(
+        McpTool(
             name="history",
             description="Last changes of memories.",
             arguments=ListArguments,
@@ -332,7 +332,7 @@ TOOL_GROUPS: Mapping[str, tuple[Tool, ...]] = {
         ),
     ),
     "sessions": (
-        Tool(
+        McpTool(
             name="sessions",
             description="Past sessions with their summaries, latest first.",
             arguments=ListArguments,
@@ -341,7 +341,7 @@ TOOL_GROUPS: Mapping[str, tuple[Tool, ...]] = {
         ),
     ),
     "stats": (
-        Tool(
+        McpTool(
             name="stats",
             description="Number of memories by kind.",
             arguments=NoArguments,
@@ -350,7 +350,7 @@ TOOL_GROUPS: Mapping[str, tuple[Tool, ...]] = {
         ),
     ),
     "reviews": (
-        Tool(
+        McpTool(
             name="review_list",
             description="Memories that wait for a person's approval.",
             arguments=ListArguments,
@@ -359,14 +359,14 @@ TOOL_GROUPS: Mapping[str, tuple[Tool, ...]] = {
         ),
     ),
     "chatgpt": (
-        Tool(
+        McpTool(
             name="search",
             description="Search the user's memories; returns ids and titles.",
             arguments=SearchArguments,
             result={"results": _LIST},
             call=_search,
         ),
-        Tool(
+        McpTool(
             name="fetch",
             description="One memory in full, by its id from search.",
             arguments=FetchArguments,
@@ -377,12 +377,12 @@ TOOL_GROUPS: Mapping[str, tuple[Tool, ...]] = {
 }
 
 
-def select_tools(groups: str) -> dict[str, Tool]:
+def select_tools(groups: str) -> dict[str, McpTool]:
     """Return the five tools and those of the groups, in a fixed order; InvalidSettings for an unknown group."""
     names = {name.strip() for name in groups.split(",") if name.strip()}
     if unknown := names - TOOL_GROUPS.keys():
         raise InvalidSettings(f"mcp_tools: {min(unknown)!r} is not one of {', '.join(TOOL_GROUPS)}")
-    more: Iterable[Tool] = (tool for group, tools in TOOL_GROUPS.items() if group in names for tool in tools)
+    more: Iterable[McpTool] = (tool for group, tools in TOOL_GROUPS.items() if group in names for tool in tools)
     return {tool.name: tool for tool in (*BASIC_TOOLS, *more)}
 
 

@@ -51,10 +51,10 @@ def _find_local_server(cli: CliContext) -> ServerAddress | None:
 def _serve_here(cli: CliContext, project: str, branch: str) -> None:
     import asyncio
 
-    from recollect.mcp.access import Client
+    from recollect.mcp.access import McpClient
     from recollect.mcp.stdio import serve_stdio
     from recollect.model.scope import Scope
 
     settings = cli.settings()
-    client = Client(scope=Scope(cli.user or settings.chat_user, project), branch=branch)
+    client = McpClient(scope=Scope(cli.user or settings.chat_user, project), branch=branch)
     asyncio.run(serve_stdio(settings, client))

@@ -112,9 +112,8 @@ def test_the_command_line_of_the_inspector(url: str, tmp_path: Path, transport: 
         passed = [part for name in names if name in environ for part in ("-e", f"{name}={environ[name]}")]
         target = [*passed, sys.executable, "-m", "recollect", "mcp"]
     assert [tool["name"] for tool in inspect(target, "tools/list")["tools"]] == FIVE
-    stored = inspect(
-        target, "tools/call", "--tool-name", "remember", "--tool-arg", f"text=The shell is Fish {transport}"
-    )
+    text = f"The shell is Fish {transport}"
+    stored = inspect(target, "tools/call", "--tool-name", "remember", "--tool-arg", f"text={text}")
     assert stored["structuredContent"]["id"]
     found = inspect(target, "tools/call", "--tool-name", "recall", "--tool-arg", "query=Which shell?")
     assert text in [each["text"] for each in found["structuredContent"]["memories"]]

@@ -146,7 +146,7 @@ def test_a_token_of_the_issuer_is_accepted_beside_keys_and_its_absence_leads_to_
         assert str(metadata.resource) == "http://127.0.0.1/mcp"
         assert [str(each) for each in metadata.authorization_servers] == [ISSUER]
         of_project = client.get("/.well-known/oauth-protected-resource/mcp/atlas").json()
-        assert of_project["resource"] == "http://127.0.0.1/mcp/atlas"
+        assert of_project == described
         assert ask(client, Authorization=f"Bearer {token()}").status_code == 200
         assert ask(client, Authorization=f"Bearer {token(aud='another')}").status_code == 401
         assert ask(client, Authorization=f"Bearer {make_key(client, user='ann')}").status_code == 200
@@ -161,7 +161,7 @@ def test_the_public_address_is_that_of_the_setting_or_of_a_trusted_proxy(tmp_pat
         assert answer.json()["resource"] == "https://127.0.0.1/mcp"
     with serving(tmp_path, mcp_url="https://memory.example.org/mcp", **settings) as client:
         answer = client.get("/.well-known/oauth-protected-resource/mcp/atlas", headers={"X-Forwarded-Proto": "http"})
-        assert answer.json()["resource"] == "https://memory.example.org/mcp/atlas"
+        assert answer.json()["resource"] == "https://memory.example.org/mcp"
 
 
 def test_without_an_issuer_there_is_no_metadata(server: McpServerForTests) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -11,7 +12,7 @@ from recollect import __version__
 from recollect.errors import InvalidSettings
 from recollect.mcp.tools import BASIC_TOOLS, TOOL_GROUPS, select_tools
 from tests.mcp.conftest import McpServerForTests
-from tests.support.mcp_client import call, call_failing, http_client, recalled, text_of, values_of
+from tests.support.mcp_client import TIMEOUT_S, call, call_failing, http_client, recalled, text_of, values_of
 
 FIVE = ["recall", "show", "remember", "forget", "undo"]
 MORE = ["history", "sessions", "stats", "review_list", "search", "fetch"]
@@ -126,6 +127,33 @@ async def test_texts_are_defanged_and_on_one_line(server: McpServerForTests, era
         assert "\u202e" not in answer
         assert "https://evil" not in answer
         assert len(answer.splitlines()) == 2
+
+
+async def test_a_long_text_is_cut_in_lists_and_shown_in_full(server: McpServerForTests, era: str) -> None:
+    async with http_client(f"{server.url}/long-{era}", era, server.keys["ann"]) as client:
+        text = f"The inventory of the museum: {', '.join(f'vase {number}' for number in range(200))}"
+        id = values_of(await call(client, "remember", text=text))["id"]
+        [line] = await recalled(client, "inventory of the museum")
+        assert line == f"{text[:500]}… [cut]"
+        [shown] = values_of(await call(client, "show", ids=[id]))["memories"]
+        assert shown["text"] == text
+
+
+async def test_a_memory_is_shown_with_the_message_it_was_learned_from(server: McpServerForTests, era: str) -> None:
+    rest = server.url.replace("/mcp", "/recollect/v1")
+    scope = {"Authorization": f"Bearer {server.keys['ann']}", "X-Memory-Project": f"sources-{era}"}
+    message = "My sister Wilma lives in Uppsala."
+    async with httpx.AsyncClient(headers=scope, timeout=TIMEOUT_S) as http:
+        said = await http.post(f"{rest}/remember?session_id=monday", json={"messages": message, "wait_s": 0})
+        [turn] = said.json()["turns"]
+        fact = {"content": "Wilma, the sister of Ann, lives in Uppsala", "evidence": [turn["id"]]}
+        id = (await http.post(f"{rest}/memories", json=fact)).json()["id"]
+    async with http_client(f"{server.url}/sources-{era}", era, server.keys["ann"]) as client:
+        [shown] = values_of(await call(client, "show", ids=[id]))["memories"]
+        assert [(each["said_by"], each["text"]) for each in shown["sources"]] == [("user", message)]
+        assert f"user: {message}" in text_of(await call(client, "show", ids=[id]))
+        [session] = values_of(await call(client, "sessions"))["sessions"]
+        assert (session["id"], session["turns"]) == ("monday", 1)
 
 
 async def test_optional_tools_list_what_the_scope_sees(server: McpServerForTests, era: str) -> None:

@@ -21,9 +21,10 @@ from recollect.http.errors import ErrorInfo
 from recollect.http.params import decode_header
 from recollect.mcp.access import McpAccess, McpClient
 from recollect.mcp.tools import select_tools
+from recollect.model.text import validate_id
 
 if TYPE_CHECKING:
-    from recollect.mcp.server import McpServer
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _ACCESS = "mcp_access"
 _INVALID_REQUEST, _INTERNAL_ERROR = -32600, -32603
@@ -52,7 +53,6 @@ class McpEndpoint:
         self._settings, self._rules = settings, rules
         select_tools(settings.mcp_tools)
         self._app: ASGIApp | None = None
-        self._server: McpServer | None = None
         self._starting = asyncio.Lock()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class McpEndpoint:
             if self._app is None:
                 try:
                     # The import takes a second, in which other requests are answered.
-                    self._server, manager = await asyncio.to_thread(self._build)
+                    manager = await asyncio.to_thread(self._build)
                 except ImportError:
                     raise MissingExtra("The MCP server", "mcp") from None
                 started = asyncio.Event()
@@ -96,14 +96,14 @@ class McpEndpoint:
                 self._app = manager.asgi_app
             return self._app
 
-    def _build(self) -> tuple[McpServer, Any]:
+    def _build(self) -> StreamableHTTPSessionManager:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
 
         from recollect.mcp.server import McpServer, request_state
 
         server = McpServer(lambda ctx: request_state(ctx)[_ACCESS], self._settings.mcp_tools)
-        manager = StreamableHTTPSessionManager(
+        return StreamableHTTPSessionManager(
             server.sdk_server,
             json_response=True,
             stateless=True,
@@ -111,9 +111,8 @@ class McpEndpoint:
             # HostGuardMiddleware has checked the host and the origin.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
-        return server, manager
 
-    async def _run(self, manager: Any, started: asyncio.Event) -> None:
+    async def _run(self, manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
         """Keep the tasks of the SDK in one task from start to end."""
         async with manager.run():
             started.set()
@@ -137,7 +136,7 @@ def _access_of(scope: Scope, settings: Settings) -> McpAccess:
     client = McpClient(
         scope=caller.scope(caller.user or user, project or named),
         name="" if caller.kind == "local" else caller.name,
-        branch=decode_header(headers.get(b"x-memory-branch", b"")),
+        branch=validate_id(decode_header(headers.get(b"x-memory-branch", b"")), name="X-Memory-Branch"),
         writes=caller.writes,
         own_project_only=caller.project is not None,
     )

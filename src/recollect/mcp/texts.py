@@ -21,7 +21,8 @@ _PROFILE = Listing(filter=both(_FACTS, _IS_PROFILE), order="oldest", limit=100)
 _RECENT = Listing(filter=_FACTS, limit=20)
 _MAX_HISTORY = 10
 _MAX_SOURCES = 10
-_MAX_SOURCE_CHARS = 1000
+# Longer texts are cut: in lists, in the messages that a memory was learned from, and where it is shown in full.
+_MAX_LINE_CHARS, _MAX_SOURCE_CHARS, _MAX_CHARS = 500, 1000, 20_000
 _VERBS = {
     ChangeKind.ADD: "added",
     ChangeKind.UPDATE: "changed",
@@ -52,12 +53,13 @@ def memory_line(record: MemoryRecord, quoted: str = "") -> str:
     """Return a memory on one line: its id, text, kind and date; `quoted` is its quoted line, if it is known."""
     kind = f"said by the {record.detail.get('role', 'user')}" if record.category is Category.TURN else record.category
     event = f", about {record.event_at:%Y-%m-%d}" if record.event_at else ""
-    return f"- [{record.id}] {quoted or quoted_line(record)} ({kind}, {record.stated_at:%Y-%m-%d}{event})"
+    text = quoted or _cut(quoted_line(record), _MAX_LINE_CHARS)
+    return f"- [{record.id}] {text} ({kind}, {record.stated_at:%Y-%m-%d}{event})"
 
 
 def memory_values(record: MemoryRecord) -> dict[str, Any]:
     """Return the fields of a memory that a line has."""
-    values = {"id": record.id, "text": quoted_line(record), "kind": str(record.category)}
+    values = {"id": record.id, "text": _cut(quoted_line(record), _MAX_LINE_CHARS), "kind": str(record.category)}
     return values | {"date": record.stated_at.date().isoformat()}
 
 
@@ -71,19 +73,27 @@ async def memory_details(access: McpAccess, record: MemoryRecord) -> dict[str, A
     mark = quoted.removesuffix(sanitize_line(record.content))
     return {
         **memory_values(record),
-        "text": mark + sanitize_text(record.content),
+        "text": _cut(mark + sanitize_text(record.content), _MAX_CHARS),
         "status": str(record.status),
         **({"key": sanitize_line(record.key)} if record.key else {}),
         "from": sanitize_line(record.source or "the user"),
-        "sources": [_source_values(turn) for turn in turns if turn.scope.project in ("", scope.project)],
+        "sources": [_source_values(turn) for turn in turns if _may_show(turn, scope)],
         "history": [_history_values(entry) for entry in history],
     }
 
 
 def _source_values(turn: MemoryRecord) -> dict[str, str]:
-    text = quoted_line(turn)
-    cut = text if len(text) <= _MAX_SOURCE_CHARS else text[:_MAX_SOURCE_CHARS] + "…"
-    return {"said_by": str(turn.detail.get("role", "user")), "date": f"{turn.stated_at:%Y-%m-%d}", "text": cut}
+    text = _cut(quoted_line(turn), _MAX_SOURCE_CHARS)
+    return {"said_by": str(turn.detail.get("role", "user")), "date": f"{turn.stated_at:%Y-%m-%d}", "text": text}
+
+
+def _may_show(turn: MemoryRecord, scope: Scope) -> bool:
+    """Return whether a message may be shown: one of another project may be the source of a memory for all."""
+    return turn.scope.project in ("", scope.project) and turn.status in EFFECTIVE_STATUSES
+
+
+def _cut(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars]}… [cut]"
 
 
 def _history_values(entry: HistoryEntry) -> dict[str, str]:

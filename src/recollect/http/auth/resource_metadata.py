@@ -19,11 +19,9 @@ def is_mcp_path(path: str) -> bool:
 
 
 def describe_resource(scope: Scope, settings: Settings, rules: AuthRules) -> dict[str, Any]:
-    """Return the metadata of /mcp, or of /mcp/{project} if the path names one."""
-    path = scope["path"].removeprefix(METADATA_PATH) or MCP_PATH
-    root = settings.mcp_url.rstrip("/") or f"{_origin(scope, rules)}{MCP_PATH}"
+    """Return the metadata of /mcp, which are those of each project as well: tokens have one audience."""
     return {
-        "resource": root + path.removeprefix(MCP_PATH),
+        "resource": settings.mcp_url.rstrip("/") or f"{_origin(scope, rules)}{MCP_PATH}",
         "authorization_servers": [settings.jwt_issuer],
         "bearer_methods_supported": ["header"],
         "resource_name": "Recollect",

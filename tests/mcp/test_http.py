@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from mcp.client.auth.utils import extract_resource_metadata_from_www_auth
 from mcp.shared.auth import ProtectedResourceMetadata
+from mcp.shared.subscriptions import ResourceUpdated
 
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings
@@ -20,6 +22,8 @@ from recollect.http.app import make_app
 from tests.http.auth.test_jwt import AUDIENCE, ISSUER, Issuer, token
 from tests.mcp.conftest import McpServerForTests
 from tests.support.auth_samples import bearer, make_key, serving
+from tests.support.mcp_client import ERAS, TIMEOUT_S, call, http_client, recalled
+from tests.support.recollect_server import RecollectServer
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 LIST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -167,6 +171,22 @@ def test_the_public_address_is_that_of_the_setting_or_of_a_trusted_proxy(tmp_pat
 def test_without_an_issuer_there_is_no_metadata(server: McpServerForTests) -> None:
     answer = httpx.get(server.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"))
     assert answer.status_code == 404
+
+
+async def test_any_process_answers_and_notices_the_changes_of_the_other(tmp_path: Path) -> None:
+    with RecollectServer(tmp_path, "--workers", "2") as running:
+        url = f"{running.url}/mcp"
+        async with (
+            http_client(url, "auto") as listener,
+            listener.listen(resource_subscriptions=["memory://recent"]) as changes,
+        ):
+            for number, era in enumerate((*ERAS, *ERAS)):
+                # A new connection each time, which either process accepts.
+                async with http_client(url, era) as client:
+                    await call(client, "remember", text=f"Shelf {number} holds books about topic {number}")
+                    assert len(await recalled(client, "Which shelf holds what?")) == number + 1
+                    async with asyncio.timeout(TIMEOUT_S):
+                        assert await anext(changes) == ResourceUpdated("memory://recent")
 
 
 CODE = """

@@ -20,7 +20,6 @@ from recollect.http.auth.rules import AuthRules
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import decode_header
 from recollect.mcp.access import McpAccess, McpClient
-from recollect.mcp.tools import select_tools
 from recollect.model.text import validate_id
 
 if TYPE_CHECKING:
@@ -51,7 +50,11 @@ class McpEndpoint:
 
     def __init__(self, settings: Settings, rules: AuthRules) -> None:
         self._settings, self._rules = settings, rules
-        select_tools(settings.mcp_tools)
+        if settings.mcp_tools:
+            from recollect.mcp.tools import select_tools
+
+            # An unknown group stops the start.
+            select_tools(settings.mcp_tools)
         self._app: ASGIApp | None = None
         self._starting = asyncio.Lock()
         self._stop = asyncio.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
@@ -40,9 +41,9 @@ async def changed_resources(access: McpAccess, subscribed: Collection[str], star
     """
     user, position, last = access.memory.scope.user, start.entry, start.revision
     while not access.is_stopping():
-        notifier = access.service().change_notifier
-        await notifier.wait(user, _SHARED_POLL_INTERVAL_S if notifier.is_shared else _POLL_INTERVAL_S)
         try:
+            notifier = access.service().change_notifier
+            await notifier.wait(user, _SHARED_POLL_INTERVAL_S if notifier.is_shared else _POLL_INTERVAL_S)
             revision = await access.service().revision(user)
             if revision == last:
                 continue
@@ -53,6 +54,7 @@ async def changed_resources(access: McpAccess, subscribed: Collection[str], star
             last = revision
         except RecollectError:
             # The ledger is unavailable; what changed is found later.
+            await asyncio.sleep(_POLL_INTERVAL_S)
             continue
         for uri in sorted(uris & set(subscribed)):
             yield uri

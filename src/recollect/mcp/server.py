@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
@@ -84,6 +84,7 @@ _PROMPTS = (
 )
 _TOPIC_LIMIT = 10
 
+_T = TypeVar("_T")
 _Context: TypeAlias = ServerRequestContext[Any, Any]
 
 
@@ -164,7 +165,7 @@ class McpServer:
 
     async def _read_resource(self, ctx: _Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         uri = str(params.uri)
-        text = await _readable(self._resource_text(self._access_of(ctx), uri), uri)
+        text = await _answerable(self._resource_text(self._access_of(ctx), uri), uri)
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=_TEXT, text=text)])
 
     async def _resource_text(self, access: McpAccess, uri: str) -> str:
@@ -193,7 +194,7 @@ class McpServer:
         else:
             names = ", ".join(prompt.name for prompt in _PROMPTS)
             raise MCPError(INVALID_PARAMS, f"Unknown prompt: {sanitize_line(params.name)[:80]}; there are {names}")
-        content = TextContent(text=await _readable(text, params.name))
+        content = TextContent(text=await _answerable(text, params.name))
         return GetPromptResult(messages=[PromptMessage(role="user", content=content)])
 
     async def _listen(self, ctx: _Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
@@ -202,9 +203,9 @@ class McpServer:
             raise MCPError(INTERNAL_ERROR, f"The server has {_MAX_LISTENERS} open subscriptions; retry later")
         access, bus = self._access_of(ctx), InMemorySubscriptionBus()
         handler = ListenHandler(bus)
-        self._listeners.add(handler)
         uris = frozenset(map(str, params.notifications.resource_subscriptions or ()))
-        start = await current_position(access)
+        start = await _answerable(current_position(access), "subscriptions")
+        self._listeners.add(handler)
 
         async def publish() -> None:
             async for uri in changed_resources(access, uris, start):
@@ -220,7 +221,7 @@ class McpServer:
 
     async def _subscribe(self, ctx: _Context, params: SubscribeRequestParams) -> EmptyResult:
         uri, access = str(params.uri), self._access_of(ctx)
-        start = await current_position(access)
+        start = await _answerable(current_position(access), uri)
 
         async def notify() -> None:
             async for changed in changed_resources(access, {uri}, start):
@@ -258,10 +259,10 @@ def _to_listed(tool: McpTool) -> ListedTool:
     )
 
 
-async def _readable(text: Any, name: str) -> str:
-    """Return the awaited text; an error that the client can show if it fails."""
+async def _answerable(work: Awaitable[_T], name: str) -> _T:
+    """Return the awaited value, or raise an error that the client can show."""
     try:
-        return str(await text)
+        return await work
     except NotFound as error:
         raise MCPError(INVALID_PARAMS, str(error), data={"uri": name}) from None
     except RecollectError as error:

@@ -16,9 +16,9 @@ from recollect.project import find_project
 @click.option("--url", metavar="ADDRESS", help="A running server. [default: RECOLLECT_URL, or that of the settings]")
 @pass_cli
 def mcp(cli: CliContext, /, url: str | None) -> None:
-    """Serve MCP on standard input and output, for clients that start a program.
+    """Serve MCP on standard input and output.
 
-    A running server is used, with the key in RECOLLECT_API_KEY; otherwise the ledger is opened in this process. The
+    For clients that start a program. A running server is used, with the key in RECOLLECT_API_KEY; otherwise the ledger is opened in this process. The
     project is that of the working folder: RECOLLECT_PROJECT, the git remote, the repository's or this folder.
     """
     environ = cli.environ

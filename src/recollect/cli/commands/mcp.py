@@ -18,8 +18,9 @@ from recollect.project import find_project
 def mcp(cli: CliContext, /, url: str | None) -> None:
     """Serve MCP on standard input and output.
 
-    For clients that start a program. A running server is used, with the key in RECOLLECT_API_KEY; otherwise the ledger is opened in this process. The
-    project is that of the working folder: RECOLLECT_PROJECT, the git remote, the repository's or this folder.
+    For clients that start a program. A running server is used, with the key in RECOLLECT_API_KEY; otherwise the
+    ledger is opened in this process. The project is that of the working folder: RECOLLECT_PROJECT, the git remote,
+    the repository's or this folder.
     """
     environ = cli.environ
     project = find_project(Path.cwd(), environ)

@@ -31,6 +31,7 @@ LAYERS = {
         "client",
         "http",
         "integrations",
+        "mcp",
         "namespaces",
         "sync",
     ),

@@ -254,8 +254,8 @@ def test_every_command_prints_one_json_document(cli: Cli, monkeypatch: pytest.Mo
     words["end-run"] = ["Deploy the shop", "--session", "monday"]
     words["serve"] = ["--port", "0"]
     words["eval"] = ["recipe", str(ROOT / "examples" / "06_recipe.yaml")]
-    # They take a person, a model, a folder or a PostgreSQL; their own tests read what they answer.
-    for name in COMMANDS.keys() - {"chat", "agent", "mirror", "partition"}:
+    # They take a person, a model, a client, a folder or a PostgreSQL; their own tests read what they answer.
+    for name in COMMANDS.keys() - {"chat", "agent", "mcp", "mirror", "partition"}:
         assert isinstance(cli.json(name, *words.get(name, []), input=""), dict)
 
 

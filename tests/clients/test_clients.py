@@ -54,15 +54,20 @@ def server(upstream: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> I
         yield running
 
 
-def command(script: str) -> list[str]:
-    """How a client is run; Node looks for packages beside the script, so that one is put there."""
+def node_program() -> str:
+    """Return Node: the machine's, or the one that was installed because there is none or it is too old."""
+    installed = INSTALLED / "venv" / "bin" / "node"
+    node = str(installed) if installed.exists() else shutil.which("node")
+    assert node, "not run: there is no node; `make clients` brings it"
+    return node
+
+
+def script_command(script: str) -> list[str]:
+    """Return how a client is run; Node looks for packages beside the script, so that one is put there."""
     if script.endswith(".py"):
         return [str(PYTHON), str(HERE / script)]
     shutil.copy(HERE / script, INSTALLED / "node" / script)
-    concurrent = INSTALLED / "venv" / "bin" / "node"
-    node = str(concurrent) if concurrent.exists() else shutil.which("node")
-    assert node, "not run: there is no node; `make clients` brings it"
-    return [node, str(INSTALLED / "node" / script)]
+    return [node_program(), str(INSTALLED / "node" / script)]
 
 
 @pytest.mark.parametrize("script", CLIENTS)
@@ -76,7 +81,9 @@ def test_a_client_does_all_it_does_and_is_remembered(
     # It would ask the network for prices.
     environment["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     started = time.monotonic()
-    done = subprocess.run([*command(script), *words], capture_output=True, text=True, env=environment, timeout=280)
+    done = subprocess.run(
+        [*script_command(script), *words], capture_output=True, text=True, env=environment, timeout=280
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED
     seen = [request.json for request in upstream.calls("chat")]

@@ -40,6 +40,7 @@ ERRORS = {
         for path in ("/v1/chat", "/chat", "/v1/responses", "/v1/conversations", "/v1/{path")
     },
     "/v1/memories": {"detail"},
+    "/mcp": {"error.code", "error.message"},
 }
 ODD_IDS = (
     "..", ".", "a/b", "a%2Fb", "%00", "\0", "🦊", "x" * 5000, "' OR 1=1 --", "{}", "*", "a.b.c", "\u202e", "?x=1#y",

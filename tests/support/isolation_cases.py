@@ -477,8 +477,31 @@ OWN: Cases = {
 }
 
 
+def _mcp(method: str, **params: Any) -> Call:
+    """Return a message of MCP; what a caller may not see is an error in the answer."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    accept = {"Accept": "application/json, text/event-stream"}
+    # A tool that changes something answers a key that may only read with an error as its result.
+    return Call(json=body, headers=accept, path={"project": "{project}"}, answers=(200,), **READ)
+
+
+# tests/mcp/test_isolation.py has a case for every tool, resource and prompt.
+_MESSAGES = [
+    _mcp("tools/call", name="recall", arguments=_LOOK),
+    *(_mcp("tools/call", name="show", arguments={"ids": [id]}) for id in ("{memory}", "{own}", "{turn}", "{review}")),
+    *(_mcp("tools/call", name="forget", arguments={"id": id}) for id in ("{memory}", "{own}", "{gone}", "{turn}")),
+    _mcp("tools/call", name="undo", arguments={}),
+    _mcp("resources/read", uri="memory://profile"),
+    _mcp("resources/read", uri="memory://recent"),
+    _mcp("resources/read", uri="memory://{fact}"),
+    _mcp("prompts/get", name="brief", arguments={"topic": "the budget"}),
+    _mcp("prompts/get", name="what_do_you_know_about_me"),
+]
+MCP: Cases = {"POST /mcp": _MESSAGES, "POST /mcp/{project:path}": [replace(each, answers=MINE) for each in _MESSAGES]}
+
 CASES: Cases = {
     **OWN,
+    **MCP,
     **MEMORY,
     **SESSIONS,
     **REACT,

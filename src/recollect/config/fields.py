@@ -14,6 +14,7 @@ from recollect.config.presets import read_preset
 from recollect.config.server_fields import (
     AgentSettings,
     AuthSettings,
+    McpServerSettings,
     OperationSettings,
     ServerSettings,
     SettingsGroup,
@@ -353,6 +354,7 @@ class _Sources(dict[str, str]):
 
 class Settings(
     ServerSettings,
+    McpServerSettings,
     AuthSettings,
     OperationSettings,
     AgentSettings,

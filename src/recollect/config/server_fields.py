@@ -163,6 +163,23 @@ class ServerSettings(SettingsGroup):
     shutdown_timeout_s: int = setting(30, "Time for running requests to end when the server stops.", ge=1, le=3600)
 
 
+class McpServerSettings(SettingsGroup):
+    """The settings of the MCP server."""
+
+    mcp: bool = setting(True, "Whether the server answers MCP clients at /mcp and /mcp/{project} (an extra).")
+    mcp_tools: str = setting(
+        "",
+        "Groups of MCP tools in addition to recall, show, remember, forget and undo, separated by commas: history, "
+        "sessions, stats, reviews, and chatgpt for search and fetch.",
+    )
+    mcp_url: str = setting(
+        "",
+        "Public address of /mcp that OAuth clients are told, such as https://memory.example.org/mcp; empty for that "
+        "of the request.",
+        pattern="^(https?://.+)?$",
+    )
+
+
 class AuthSettings(SettingsGroup):
     """The settings of authentication."""
 

@@ -19,6 +19,7 @@ from recollect.http.auth.rules import load_auth_rules
 from recollect.http.compat.agent import AgentProvider
 from recollect.http.errors import install_error_handlers
 from recollect.http.health import HealthMonitor, health_router
+from recollect.http.mcp import McpEndpoint
 from recollect.http.middleware import AccessLogMiddleware, HostGuardMiddleware, RateLimitMiddleware, RateLimits
 from recollect.http.openapi import install_openapi, swagger_router
 from recollect.http.page.page import page_router
@@ -41,7 +42,7 @@ from recollect.wiring import open_service
 def make_app(settings: Settings) -> FastAPI:
     """Return an application that opens its service when it starts, or as soon as the store is available."""
     proxy, rules = Proxy(settings), load_auth_rules(settings)
-    rate_limits = RateLimits(settings)
+    rate_limits, mcp = RateLimits(settings), McpEndpoint(settings, rules)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -80,7 +81,7 @@ def make_app(settings: Settings) -> FastAPI:
             await warmup
         finally:
             await health_monitor.close()
-            for each in (agent_provider, memory, handle, models, upstreams, rate_limits, rules.tokens):
+            for each in (mcp, agent_provider, memory, handle, models, upstreams, rate_limits, rules.tokens):
                 if each is not None:
                     await each.close()
 
@@ -97,7 +98,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.authenticator = authenticator = Authenticator(rules)
     # Set when the server stops, so that endless streams end.
     app.state.stopping = threading.Event()
-    app.router.routes.extend([*routes_of(API_ROUTERS), *proxy.routes(), *routes_of(COMPAT_ROUTERS)])
+    app.router.routes.extend([*routes_of(API_ROUTERS), *mcp.routes(), *proxy.routes(), *routes_of(COMPAT_ROUTERS)])
     for router in (health_router, swagger_router, page_router):
         app.router.routes.extend(router.routes)
     formats = error_formats()

@@ -17,9 +17,11 @@ from recollect.http.api.recalls import recalls_router
 from recollect.http.api.sample import sample_router
 from recollect.http.api.sessions import sessions_router
 from recollect.http.api.transfer import admin_erasure_router, erasure_router, transfer_router
+from recollect.http.auth.resource_metadata import MCP_PATH
 from recollect.http.compat import agent, memory, react, sessions
 from recollect.http.compat.mem0 import routes as mem0
 from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, api_error
+from recollect.http.mcp import mcp_error
 from recollect.http.routing import API_PREFIX, Router
 
 API_ROUTERS: tuple[Router, ...] = (
@@ -59,7 +61,7 @@ def routes_of(routers: tuple[Router, ...]) -> list[BaseRoute]:
 
 def error_formats() -> Mapping[str, ErrorFormat]:
     """Return the error format of each interface, by the prefix of its paths."""
-    formats = {**PROXY_ERROR_FORMATS, API_PREFIX: api_error}
+    formats = {**PROXY_ERROR_FORMATS, API_PREFIX: api_error, MCP_PATH: mcp_error}
     for router in COMPAT_ROUTERS:
         for route in router.routes:
             path: str = getattr(route, "path", "")

@@ -6,14 +6,14 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, RecollectError
 from recollect.model.arguments import parse_scope
 from recollect.model.change import Author
 from recollect.model.result import Hit
-from recollect.service.tool_memory import REVIEW_NOTICE, ToolMemory, quoted_line
+from recollect.service.tool_memory import REVIEW_NOTICE, Kind, ToolMemory, quoted_line
 from recollect.sync import Memory
 
 R = TypeVar("R")
@@ -34,8 +34,6 @@ def call_memory_blocking(memory: AnyMemory, call: Callable[[AsyncMemory], Corout
     return memory._run(call)
 
 
-# Without instructions, which one model could use to command the next.
-Kind: TypeAlias = Literal["fact", "preference", "identity", "constraint", "event"]
 MAX_RESULTS = 20
 
 

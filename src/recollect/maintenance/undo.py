@@ -25,15 +25,16 @@ BACKGROUND_AUTHORS = frozenset([EXTRACTION_AUTHOR, SESSION_AUTHOR, MAINTENANCE_A
 
 
 async def undo(
-    scope: Scope, entry_id: int | None, *, ledger: Ledger, by: Author, any_author: bool = False
+    scope: Scope, entry_id: int | None, *, ledger: Ledger, by: Author, any_author: bool = False, whole: bool = False
 ) -> tuple[Outcome, ...]:
-    """Undo an entry of history; without one, the last change of a person or, with `any_author`, of anyone.
+    """Undo an entry of history, or the `whole` change it is part of.
 
+    Without an entry, undo the last change of a person or, with `any_author`, of anyone.
     Turns are undone together with everything that was learned from them alone: additions, merges, replacements and
     ends.
     """
     if entry_id is not None:
-        return (await ledger.undo(scope, entry_id, by=by)).outcomes
+        return (await ledger.undo(scope, entry_id, by=by, whole=whole)).outcomes
     last, since = await _last_change(scope, ledger, any_author=any_author)
     # One batch, so that undoing this restores all of it.
     by = by if by.batch else replace(by, batch=new_id())

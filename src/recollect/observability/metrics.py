@@ -163,4 +163,6 @@ JOURNAL_SESSIONS = gauge("recollect_journal_sessions", "Sessions with turns that
 # Requests
 HTTP_REQUESTS = counter("recollect_http_requests_total", "Requests, by route.", "method", "route", "status")
 HTTP_SECONDS = histogram("recollect_http_request_seconds", "Duration of a request, to its last byte.", "route")
+MCP_CALLS = counter("recollect_mcp_calls_total", "Calls of MCP tools.", "tool", "outcome")
+MCP_SECONDS = histogram("recollect_mcp_call_seconds", "Duration of a call of an MCP tool.", "tool")
 LIMITED = counter("recollect_rate_limited_total", "Requests and writes rejected by a limit.", "limit")

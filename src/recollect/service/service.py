@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-__all__ = ["ModelState", "Service", "ServiceConfig", "break_down_score"]
+__all__ = ["ModelState", "Revision", "Service", "ServiceConfig", "break_down_score"]
 _log = logging.getLogger("recollect")
 # Extraction starts a moment later, so that it does not compete with the answer and includes the next messages.
 _LEARN_DELAY_S = 0.5
@@ -329,14 +329,15 @@ class Service:
             await self._ledger.apply(scope, [Forget(each.id) for each in page], by=by)
 
     async def undo(
-        self, scope: Scope, entry_id: int | None = None, *, by: Author, anyones: bool = False
+        self, scope: Scope, entry_id: int | None = None, *, by: Author, anyones: bool = False, whole: bool = False
     ) -> tuple[Outcome, ...]:
         """Undo a change by its id in history, by default the last action of a person or agent as a whole.
 
-        Background changes count only with `anyones`. A message is undone with the facts extracted from it only.
+        With `whole`, the entry is undone with all others of its action. Background changes count only with `anyones`.
+        A message is undone with the facts extracted from it only.
         """
         outcomes = await undoing.undo(
-            scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones
+            scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones, whole=whole
         )
         self.sessions.resolver.forget(scope.user)
         await retract_turns([each.record for each in outcomes], self.deps)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -103,19 +104,11 @@ class _MemoryToolset:
 
     async def _get_fact(self, number: str) -> MemoryRecord:
         """Return a fact that the scope sees, or raise ToolFailed."""
-        scope, id = self.memory.scope, self.ids_by_number.get(number.strip().casefold())
-        if id is not None:
-            try:
-                record = await self.memory.service.get(scope, id)
-            except NotFound:
-                record = None
-            if (
-                record is not None
-                and record.status is Status.ACTIVE
-                and record.visibility_key in scope.visible_keys
-                and record.category not in _NON_FACT_CATEGORIES
-            ):
-                return record
+        if (id := self.ids_by_number.get(number.strip().casefold())) is not None:
+            with suppress(NotFound):
+                record = await self.memory.get(id)
+                if record.status is Status.ACTIVE and record.category not in _NON_FACT_CATEGORIES:
+                    return record
         raise ToolFailed(f"there is no fact {number[:20]!r}; RetrieveFacts returns the numbers")
 
     def _number(self, id: str) -> str:

@@ -58,17 +58,21 @@ def check_own_page(scope: Scope) -> None:
 
 def cookie_header(key: str, scope: Scope, *, base_path: str, proxies: Sequence[Network]) -> str:
     """Return the Set-Cookie header that stores a key, or deletes it if it is empty."""
-    forwarded = _forwarded_headers(scope, proxies)
+    forwarded = forwarded_headers(scope, proxies)
     path = forwarded.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/") or base_path
-    is_https = scope["scheme"] == "https" or forwarded.get(b"x-forwarded-proto", b"").lower() == b"https"
     if not path.startswith("/") or any(character in path for character in ";,\\ \r\n"):
         path = ""
     age_s = _MAX_AGE_S if key else 0
     attributes = [f"{COOKIE_NAME}={key}", f"Path={path or '/'}", f"Max-Age={age_s}", "HttpOnly", "SameSite=Strict"]
-    return "; ".join([*attributes, "Secure"] if is_https else attributes)
+    return "; ".join([*attributes, "Secure"] if is_https(scope, forwarded) else attributes)
 
 
-def _forwarded_headers(scope: Scope, proxies: Sequence[Network]) -> Mapping[bytes, bytes]:
+def is_https(scope: Scope, forwarded: Mapping[bytes, bytes]) -> bool:
+    """Return whether the client's connection is encrypted, to this server or to the proxy."""
+    return scope["scheme"] == "https" or forwarded.get(b"x-forwarded-proto", b"").lower() == b"https"
+
+
+def forwarded_headers(scope: Scope, proxies: Sequence[Network]) -> Mapping[bytes, bytes]:
     """Return the headers, if a trusted proxy has sent them."""
     address = scope["client"][0] if scope.get("client") else ""
     return dict(scope["headers"]) if is_within(address, tuple(proxies)) else {}

@@ -27,6 +27,7 @@ from recollect.http.auth.cookie import (
     read_cookie,
     without_cookie,
 )
+from recollect.http.auth.resource_metadata import METADATA_PATH, challenge
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
 from recollect.http.errors import ErrorFormat, ErrorInfo, send_error, status_of
@@ -47,6 +48,7 @@ OPEN_PATHS = frozenset({
     "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
     "/", f"{API_PREFIX}/login", f"{API_PREFIX}/logout",
 })  # fmt: skip
+_OPEN_PREFIXES = (PAGE_PREFIX, METADATA_PATH)
 # Headers that reverse proxies add.
 _PROXY_HEADERS = frozenset({
     b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-proto",
@@ -110,7 +112,7 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its caller, or reject it."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith(PAGE_PREFIX):
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith(_OPEN_PREFIXES):
             await self._app(scope, receive, send)
             return
         try:
@@ -118,8 +120,10 @@ class AuthMiddleware:
             scope.update(await self._authenticator.authenticate(scope))
         except RecollectError as error:
             # Without the wrong cookie the page can log in; it would also count as a failure each time.
-            clear = {"Set-Cookie": self._authenticator.cookie("", scope)} if _has_wrong_cookie(scope, error) else {}
-            await send_error(scope, send, _describe_rejection(error, clear), self._error_formats)
+            headers = {"Set-Cookie": self._authenticator.cookie("", scope)} if _has_wrong_cookie(scope, error) else {}
+            if status_of(error) == 401:
+                headers["WWW-Authenticate"] = challenge(scope, self._authenticator.rules)
+            await send_error(scope, send, _describe_rejection(error, headers), self._error_formats)
             return
         await self._app(scope, receive, send)
 
@@ -268,11 +272,8 @@ def _caller_from_gateway(credentials: Credentials, rules: AuthRules) -> Caller:
 
 
 def _describe_rejection(error: RecollectError, headers: Mapping[str, str]) -> ErrorInfo:
-    status = status_of(error)
-    if status == 401:
-        headers = {**headers, "WWW-Authenticate": 'Bearer realm="recollect"'}
     retry_after_s = getattr(error, "retry_after_s", 1.0) if error.retryable else None
-    return ErrorInfo(status, type(error).__name__, str(error), retry_after_s=retry_after_s, headers=headers)
+    return ErrorInfo(status_of(error), type(error).__name__, str(error), retry_after_s=retry_after_s, headers=headers)
 
 
 def _has_wrong_cookie(scope: Scope, error: RecollectError) -> bool:

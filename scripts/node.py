@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OLDEST_NODE = 20
+OLDEST_NODE = 22
 
 
 def node_and_npm(venv: Path) -> tuple[list[str], list[str]]:

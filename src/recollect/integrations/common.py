@@ -87,9 +87,10 @@ class RunMemory:
     async def recall(self, messages: MessagesInput, **options: Any) -> RecallResult | None:
         """Return what a recall found; None if memory failed."""
         ids: dict[str, Any] = {**self.scope.to_dict()}
+        results: list[RecallResult] = []
         with logged_failures("a model call has no memories"):
-            return await call_memory(self.memory, lambda memory: memory.recall(messages, **ids, **options))
-        return None
+            results.append(await call_memory(self.memory, lambda memory: memory.recall(messages, **ids, **options)))
+        return results[0] if results else None
 
     async def remember(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Store messages, which are learned from in the background."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import methodcaller
 from typing import Any
 
 from recollect.errors import InvalidInput, MissingExtra, Unsupported
@@ -32,12 +33,12 @@ class RunText(str):
     __slots__ = ()
 
 
-class RecollectMemory(Memory):
+class CrewMemory(Memory):
     """The memories of a user, for `Crew(memory=...)` and `Agent(memory=...)`.
 
-    A recall finds everything known about the user. Tasks and results of runs are learned from in the background; what
-    an agent saves by a tool has low trust, and waits for review if it reads like an instruction. Scopes and categories
-    of CrewAI are tags. `forget` and `reset` affect only what was saved by `remember`.
+    A recall finds everything known about the user. Tasks and results of runs are learned from in the background;
+    what an agent saves by a tool has low trust, and waits for review if it reads like an instruction. Scopes and
+    categories of CrewAI are tags. `forget` and `reset` affect only what was saved by `remember`.
     """
 
     _memory: BlockingMemory = PrivateAttr()
@@ -66,10 +67,10 @@ class RecollectMemory(Memory):
         self.drain_writes()
         path = self._path(scope)
         filters = _filters(path if path != "/" else None, categories)
+        result = None
         with logged_failures("a task has no memories"):
             result = self._run.run_blocking(lambda run: run.recall(query, limit=limit, filters=filters))
-            return [MemoryMatch(record=_to_record(hit.record), score=hit.score) for hit in result or ()]
-        return []
+        return [MemoryMatch(record=_to_record(hit.record), score=hit.score) for hit in result or ()]
 
     def extract_memories(self, content: str) -> list[str]:
         """Return the description of a run whole: facts are extracted once it is stored."""
@@ -104,7 +105,8 @@ class RecollectMemory(Memory):
         for content in contents:
             with logged_failures("a result of a task is not stored"):
                 if isinstance(content, RunText):
-                    self._run.run_blocking(lambda run, text=content: run.remember(run_messages(text)))
+                    remember = methodcaller("remember", run_messages(content))
+                    self._run.run_blocking(remember)
                 else:
                     self.remember(content, **options)
 
@@ -143,17 +145,19 @@ class RecollectMemory(Memory):
     def _saved(self, scope: str | None, categories: list[str] | None = None) -> list[StoredMemory]:
         ids = self._run.scope
         filters = _filters(self._path(scope), categories)
-        return list(self._memory.get_all(user_id=ids.user, project_id=ids.project or None, filters=filters, limit=1000))
+        return list(
+            self._memory.get_all(user_id=ids.user, project_id=ids.project or None, filters=filters, limit=1000)
+        )
 
     def _path(self, scope: str | None, root: str | None = None) -> str:
-        return join_scope_paths(root or self.root_scope, scope)
+        return str(join_scope_paths(root or self.root_scope, scope))
 
 
 class _NoStorage:
     """In the place of a vector store; what CrewAI does on a store alone is refused."""
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise Unsupported("not available with RecollectMemory: use the methods of the Memory it was made with")
+        raise Unsupported("not available with CrewMemory: use the methods of the Memory it was made with")
 
     get_record = update = list_scopes = get_scope_info = list_categories = _refuse
 

@@ -216,7 +216,9 @@ def recalling(
     """
 
     async def recall(data: CallModelData[Any]) -> ModelInputData:
-        run = RunMemory.of(memory, by=BY, run=data.context, user_id=user_id, project_id=project_id, session_id=session_id)
+        run = RunMemory.of(
+            memory, by=BY, run=data.context, user_id=user_id, project_id=project_id, session_id=session_id
+        )
         result = await run.recall(cast("Sequence[Mapping[str, Any]]", data.model_data.input))
         if result is None:
             return data.model_data

@@ -66,10 +66,11 @@ class CrewMemory(Memory):
         """Return the memories that help with the query, best first."""
         self.drain_writes()
         path = self._path(scope)
-        filters = _filters(path if path != "/" else None, categories)
+        # A task often reads like a command, and the query of a tool is a few words: only small talk is not searched.
+        options = {"limit": limit, "filters": _filters(path if path != "/" else None, categories), "is_fact": False}
         result = None
         with logged_failures("a task has no memories"):
-            result = self._run.run_blocking(lambda run: run.recall(query, limit=limit, filters=filters))
+            result = self._run.run_blocking(lambda run: run.recall(query, **options))
         return [MemoryMatch(record=_to_record(hit.record), score=hit.score) for hit in result or ()]
 
     def extract_memories(self, content: str) -> list[str]:

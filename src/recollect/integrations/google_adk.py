@@ -74,7 +74,8 @@ class RecollectMemoryService(BaseMemoryService):
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the memories that help with the query."""
-        result = await self._run(app_name, user_id).recall(query)
+        # The query of a tool is a few words: only small talk is not searched.
+        result = await self._run(app_name, user_id).recall(query, is_fact=False)
         return SearchMemoryResponse(memories=[to_entry(hit) for hit in result or ()])
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:

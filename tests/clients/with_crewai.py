@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 from crewai import Agent, Crew, Task
@@ -37,13 +38,15 @@ def check_tools(memory: Memory) -> None:
     crew_memory = CrewMemory(memory, user_id="sam")
     search, save = create_memory_tools(crew_memory)
     assert "Saved" in save.run(contents=["Sam flies from Oslo"])
-    crew_memory.remember("Sam stays at the Aloha Hotel", scope="/trips/hawaii", categories=["hotel"])
+    crew_memory.remember("Sam stays at the Aloha Hotel", scope="/trips/hawaii", categories=["hotel"], source="sam")
     assert "Oslo" in search.run(queries=["Where does Sam fly from?"])
     trips = MemoryScope(memory=crew_memory, root_path="/trips")
     [match] = trips.recall("Where does Sam stay?")
     assert (match.record.scope, match.record.categories) == ("/trips/hawaii", ["hotel"])
     assert [each.record.id for each in crew_memory.recall("Sam", categories=["hotel"])] == [match.record.id]
     assert crew_memory.recall("Where does Sam stay?", scope="/tri") == []
+    assert crew_memory.forget(older_than=datetime(2020, 1, 1)) == 0
+    assert crew_memory.forget(metadata_filter={"team": "a"}) == 0
     assert crew_memory.forget("/trips") == 1
     assert [each.content for each in crew_memory.list_records()] == ["Sam flies from Oslo"]
     memory.undo(user_id="sam")
@@ -69,6 +72,7 @@ def check_errors(memory: Memory) -> None:
     for refused, error in (
         (lambda: CrewMemory(AsyncMemory(), user_id="sam"), InvalidInput),
         (lambda: CrewMemory(memory, user_id="sam").list_scopes(), Unsupported),
+        (lambda: CrewMemory(memory, user_id="sam").remember("Sam likes tea", private=True), Unsupported),
     ):
         try:
             refused()

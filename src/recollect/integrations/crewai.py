@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from operator import methodcaller
 from typing import Any
 
@@ -57,11 +59,17 @@ class CrewMemory(Memory):
         if not isinstance(memory, BlockingMemory):
             raise InvalidInput(f"`memory` must be a Memory, whose calls block, got {type(memory).__name__}")
         run = RunMemory.of(memory, by=BY, user_id=user_id, project_id=project_id, session_id=session_id)
-        super().__init__(storage=_NoStorage(), **options)
+        super().__init__(storage=_NoStorage(), **options)  # type: ignore[arg-type]
         self._memory, self._run = memory, run
 
     def recall(
-        self, query: str, scope: str | None = None, categories: list[str] | None = None, limit: int = 10, **_: Any
+        self,
+        query: str,
+        scope: str | None = None,
+        categories: list[str] | None = None,
+        limit: int = 10,
+        *_: Any,
+        **__: Any,
     ) -> list[MemoryMatch]:
         """Return the memories that help with the query, best first."""
         self.drain_writes()
@@ -84,52 +92,62 @@ class CrewMemory(Memory):
         categories: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
         importance: float | None = None,
+        source: str | None = None,
+        private: bool = False,
+        agent_role: str | None = None,
         root_scope: str | None = None,
-        **_: Any,
     ) -> MemoryRecord | None:
         """Store a statement; return None if this memory is read-only."""
+        if private:
+            raise Unsupported("`private` must be False: all agents of a user share memories; use another `user_id`")
         if self.read_only:
             return None
         path = self._path(scope, root_scope)
-        fields = {"tags": [*(categories or ()), *_scope_tags(path)], "metadata": metadata, "importance": importance}
-        given = {name: value for name, value in fields.items() if value is not None}
-        self._run.run_blocking(lambda run: run.run_tool(lambda tool: tool.store(content, given)))
+        fields: dict[str, Any] = {"tags": [*(categories or ()), *_scope_tags(path)], "metadata": metadata or {}}
+        if source is not None:
+            fields["metadata"] = {**fields["metadata"], "source": source}
+        if importance is not None:
+            fields["importance"] = importance
+        self._run.run_blocking(lambda run: run.run_tool(lambda tool: tool.store(content, fields)))
         return MemoryRecord(content=content, scope=path, categories=categories or [])
 
-    def remember_many(self, contents: list[str], **options: Any) -> list[MemoryRecord]:
-        """Store statements, and learn from runs, in the background."""
+    def remember_many(self, contents: list[str], *details: Any, **options: Any) -> list[MemoryRecord]:
+        """Store statements, with the details of `remember`, and learn from runs, in the background."""
         if contents and not self.read_only:
-            self._submit_save(self._store_all, contents, options)
+            self._submit_save(self._store_all, contents, *details, **options)
         return []
 
-    def _store_all(self, contents: list[str], options: dict[str, Any]) -> None:
+    def _store_all(self, contents: list[str], *details: Any, **options: Any) -> None:
         for content in contents:
             with logged_failures("a result of a task is not stored"):
                 if isinstance(content, RunText):
                     remember = methodcaller("remember", run_messages(content))
                     self._run.run_blocking(remember)
                 else:
-                    self.remember(content, **options)
+                    self.remember(content, *details, **options)
 
     def list_records(self, scope: str | None = None, limit: int = 200, offset: int = 0) -> list[MemoryRecord]:
         """Return what was saved by `remember` in a scope, the newest first."""
-        return [_to_record(each) for each in self._saved(scope)[offset : offset + limit]]
+        return [_to_record(each) for each in self._saved(self._path(scope))[offset : offset + limit]]
 
     def forget(
         self,
         scope: str | None = None,
         categories: list[str] | None = None,
+        older_than: datetime | None = None,
+        metadata_filter: dict[str, Any] | None = None,
         record_ids: list[str] | None = None,
-        **criteria: Any,
     ) -> int:
         """Forget memories, which `undo` restores; return how many."""
-        if any(value is not None for value in criteria.values()):
-            raise Unsupported(f"`forget` takes scope, categories and record_ids, not {', '.join(criteria)}")
-        self.drain_writes()
-        ids = [each.id for each in self._saved(scope, categories)] if record_ids is None else record_ids
-        for id in ids:
+        if record_ids is None:
+            filters: list[dict[str, Any]] = [{f"metadata.{name}": of} for name, of in (metadata_filter or {}).items()]
+            if older_than is not None:
+                at = older_than if older_than.tzinfo else older_than.replace(tzinfo=UTC)
+                filters.append({"created_at": {"lt": at}})
+            record_ids = [each.id for each in self._saved(self._path(scope), categories, filters)]
+        for id in record_ids:
             self._memory.acting_as(BY).delete(id, user_id=self._run.scope.user)
-        return len(ids)
+        return len(record_ids)
 
     def reset(self, scope: str | None = None) -> None:
         """Forget what was saved by `remember` in a scope; `undo` restores it."""
@@ -137,15 +155,18 @@ class CrewMemory(Memory):
 
     def reset_all(self) -> None:
         """Forget what was saved by `remember` in any scope; `undo` restores it."""
-        self.forget("/")
+        self.forget(record_ids=[each.id for each in self._saved("/")])
 
     def close(self) -> None:
         """Finish pending writes; the memory stays open, since its owner may use it elsewhere."""
         self.drain_writes()
 
-    def _saved(self, scope: str | None, categories: list[str] | None = None) -> list[StoredMemory]:
+    def _saved(
+        self, path: str, categories: list[str] | None = None, more: Sequence[dict[str, Any]] = ()
+    ) -> list[StoredMemory]:
+        self.drain_writes()
         ids = self._run.scope
-        filters = _filters(self._path(scope), categories)
+        filters = {"and": [_filters(path, categories), *more]}
         return list(
             self._memory.get_all(user_id=ids.user, project_id=ids.project or None, filters=filters, limit=1000)
         )

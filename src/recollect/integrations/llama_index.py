@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from recollect.errors import MissingExtra
 from recollect.integrations.common import AnyMemory, RunMemory
@@ -47,7 +47,7 @@ class RecollectMemory(Memory):
         cls, *, memory: AnyMemory, user_id: str, project_id: str | None = None, **options: Any
     ) -> RecollectMemory:
         """Create a memory; the options are those of LlamaIndex's `Memory`."""
-        made: RecollectMemory = super().from_defaults(**{"insert_method": InsertMethod.USER, **options})
+        made = cast("RecollectMemory", super().from_defaults(**{"insert_method": InsertMethod.USER, **options}))
         run = RunMemory.of(memory, by=BY, user_id=user_id, project_id=project_id, session_id=made.session_id)
         made.memory_blocks = [RecollectBlock(run=run, accept_short_term_memory=False), *made.memory_blocks]
         return made
@@ -70,8 +70,5 @@ class RecollectMemory(Memory):
 
 def chat_messages(messages: Sequence[ChatMessage]) -> list[dict[str, str]]:
     """Return the text of user and model as chat messages, without images and tools."""
-    return [
-        {"role": each.role.value, "content": each.content}
-        for each in messages
-        if each.role.value in _ROLES and (each.content or "").strip()
-    ]
+    texts = [(each.role.value, each.content or "") for each in messages if each.role.value in _ROLES]
+    return [{"role": role, "content": text} for role, text in texts if text.strip()]

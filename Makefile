@@ -50,7 +50,7 @@ test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pas
 	@echo 'Repeating failed tests alone. Each that passes now is flaky and must be fixed:'
 	$(BIN)/pytest $(REPEAT)
 
-build/clients/.installed: scripts/get_clients.py scripts/node.py tests/clients/requirements.txt tests/clients/package.json
+build/clients/.installed: scripts/get_clients.py scripts/node.py tests/clients/requirements.txt tests/clients/frameworks.txt tests/clients/package.json
 	$(PYTHON) -m scripts.get_clients
 	touch $@
 

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 NAMED = ROOT / "tests" / "clients"
 TARGET = ROOT / "build" / "clients"
 VENV = TARGET / "venv"
+FRAMEWORKS = TARGET / "frameworks"
 
 
 def main() -> None:
@@ -18,6 +19,7 @@ def main() -> None:
     shutil.rmtree(TARGET, ignore_errors=True)
     (TARGET / "node").mkdir(parents=True)
     pip(VENV, "-r", str(NAMED / "requirements.txt"))
+    pip(FRAMEWORKS, "-r", str(NAMED / "frameworks.txt"))
     shutil.copy(NAMED / "package.json", TARGET / "node" / "package.json")
     _, npm = node_and_npm(VENV)
     npm_install(npm, TARGET / "node")

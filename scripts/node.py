@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What the MCP inspector and conformance suite need.
+# What the MCP inspector and conformance suite and the AI SDK need.
 OLDEST_NODE = 22
 
 

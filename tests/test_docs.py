@@ -19,6 +19,7 @@ from recollect.testing.scripted_llm import ScriptedLLM
 from scripts.print_docs import PAGES, cli_page, python_page, rest_page
 from tests.support.anthropic_server import endpoint
 from tests.support.compat_server import served
+from tests.support.doc_code import CLIENT_SECTIONS, FRAMEWORKS_PAGE, section_code
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -53,10 +54,10 @@ def test_the_python_in_a_document_runs(path: Path, tmp_path: Path, monkeypatch: 
                 value.close()
 
 
-def run_in_process(path: Path, home: Path, **environment: str) -> str:
+def run_in_process(code: str, home: Path, **environment: str) -> str:
     """Run the Python of a document in another process; return its output."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", python_of(path)],
+        [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "RECOLLECT_HOME": str(home), **environment},
         cwd=home,
         capture_output=True,
@@ -68,15 +69,16 @@ def run_in_process(path: Path, home: Path, **environment: str) -> str:
 
 
 def test_the_readme_example_prints_what_it_should(tmp_path: Path) -> None:
-    assert run_in_process(ROOT / "README.md", tmp_path) == "The budget for the Hawaii trip is $10,000\n"
+    assert run_in_process(python_of(ROOT / "README.md"), tmp_path) == "The budget for the Hawaii trip is $10,000\n"
 
 
 def test_the_python_for_agent_frameworks_runs(tmp_path: Path) -> None:
     # Its agents call a model, and one of the frameworks would send traces to its makers.
     with ScriptedLLM() as llm, endpoint() as address:
         keys = {"OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "-", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
-        path = ROOT / "docs" / "frameworks.md"
-        printed = run_in_process(path, tmp_path, OPENAI_BASE_URL=llm.base_url, ANTHROPIC_BASE_URL=address, **keys)
+        sections = section_code(FRAMEWORKS_PAGE, "python")
+        code = "\n".join(code for heading, code in sections.items() if heading not in CLIENT_SECTIONS)
+        printed = run_in_process(code, tmp_path, OPENAI_BASE_URL=llm.base_url, ANTHROPIC_BASE_URL=address, **keys)
         requests = [request.text for request in llm.requests]
     assert "/memories/notes.md we fly to Oahu on 3 May" in printed
     for content, question in (("$10,000", "How much can I spend in Hawaii?"), ("peanuts", "What must I not eat?")):

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.clients.test_clients import INSTALLED, node_program, script_command
+from tests.clients.test_clients import HERE, INSTALLED, node_program, script_command
 from tests.support.recollect_server import RecollectServer, environment
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
@@ -85,7 +85,7 @@ def package_command(package: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_the_sdk_for_typescript(url: str, mode: str) -> None:
-    printed = run([*script_command("with_mcp.mjs"), f"{url}/typescript-{mode}", mode])
+    printed = run([*script_command(HERE / "with_mcp.mjs"), f"{url}/typescript-{mode}", mode])
     assert json.loads(printed.splitlines()[-1]) == {
         "tools": FIVE,
         "found": ["The bundler is Rolldown"],
@@ -144,6 +144,6 @@ def test_the_list_of_tools_is_within_its_tokens(url: str) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     answer = httpx.post(url, json=body, headers={"Accept": "application/json, text/event-stream"})
     listed = json.dumps(answer.json()["result"], separators=(",", ":"))
-    counts = json.loads(run(script_command("count_tokens.mjs"), input=listed))
+    counts = json.loads(run(script_command(HERE / "count_tokens.mjs"), input=listed))
     print(f"tools/list: {len(listed)} characters, {counts}")
     assert max(counts.values()) <= MAX_LISTED_TOKENS

@@ -1,6 +1,6 @@
 // The AI SDK does all it does, through the proxy.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { APICallError, generateObject, generateText, stepCountIs, streamText, tool } from "ai";
+import { APICallError, generateText, isStepCount, Output, streamText, tool } from "ai";
 import { z } from "zod";
 
 const [url, user, picture, budget, question] = process.argv.slice(2);
@@ -27,7 +27,7 @@ async function tools() {
   const inputSchema = z.object({ city: z.string() });
   const weather = tool({ description: "How the weather is.", inputSchema, execute: async () => "sunny" });
   const prompt = "How is the weather?";
-  const answer = await generateText({ model, prompt, tools: { weather }, stopWhen: stepCountIs(3), maxRetries: 0 });
+  const answer = await generateText({ model, prompt, tools: { weather }, stopWhen: isStepCount(3), maxRetries: 0 });
   return answer.text;
 }
 
@@ -40,8 +40,8 @@ async function image() {
 }
 
 async function structured() {
-  const schema = z.object({ name: z.string(), age: z.number() });
-  return (await generateObject({ model, schema, prompt: "Ann is 30", maxRetries: 0 })).object;
+  const output = Output.object({ schema: z.object({ name: z.string(), age: z.number() }) });
+  return (await generateText({ model, output, prompt: "Ann is 30", maxRetries: 0 })).output;
 }
 
 async function error() {

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import openai
 import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.base import GetOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
 
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidFilter, InvalidInput
-from recollect.integrations.langgraph import RecollectStore, search_text
+from recollect.integrations.langgraph import RecollectStore, namespace_filter, search_text
 from recollect.maintenance.expire import MIN_SCORE, retention_score
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
@@ -101,6 +105,71 @@ def test_a_graph_recalls_after_a_restart_what_a_tool_stored_for_its_user_only(
         assert app.invoke({"question": QUESTION}, context={"user": "alex"})["answer"] == RECALLED_ANSWER
         assert app.invoke({"question": QUESTION}, context={"user": "kim"})["answer"] == UNKNOWN
         assert asyncio.run(app.ainvoke({"question": QUESTION}, context={"user": "alex"}))["answer"] == RECALLED_ANSWER
+
+
+class Chat(TypedDict, total=False):
+    messages: Annotated[list[str], operator.add]
+
+
+@contextmanager
+def chat_graph(home: Path, llm: openai.OpenAI) -> Iterator[tuple[Any, Memory]]:
+    """Build a graph with a checkpointer and a store on disk: it stores after a person agrees, then answers."""
+
+    def keep(state: Chat, runtime: Runtime[Who]) -> None:
+        assert runtime.store is not None
+        text = state["messages"][-1]
+        if text.startswith("Remember: "):
+            item = {"text": text.removeprefix("Remember: ")}
+            # The node runs again from here when the graph is resumed.
+            runtime.store.put((runtime.context["user"], "drafts"), "last", item)
+            if interrupt("May I keep this?"):
+                runtime.store.put((runtime.context["user"], "memories"), "budget", item)
+
+    def answer(state: Chat, runtime: Runtime[Who]) -> Chat:
+        assert runtime.store is not None
+        items = runtime.store.search((runtime.context["user"], "memories"), query=state["messages"][-1])
+        recalled = [item.value["text"] for item in items]
+        messages: list[Any] = [{"role": "user", "content": text} for text in [*recalled, *state["messages"]]]
+        reply = llm.chat.completions.create(model="scripted", messages=messages).choices[0].message.content
+        return {"messages": [reply or ""]}
+
+    made = StateGraph(Chat, context_schema=Who)
+    made.add_sequence([keep, answer])
+    made.add_edge(START, "keep")
+    threads = home / "threads.sqlite"
+    with Memory(home=home) as memory, SqliteSaver.from_conn_string(str(threads)) as checkpointer:
+        yield made.compile(checkpointer=checkpointer, store=RecollectStore(memory)), memory
+
+
+def test_a_checkpointer_resumes_a_thread_and_another_thread_of_the_user_recalls_from_the_store(
+    llm: ScriptedLLM, client: openai.OpenAI, tmp_path: Path
+) -> None:
+    llm.default = model
+    first: Any = {"configurable": {"thread_id": "alex-1"}}
+
+    def ask(app: Any, user: str, thread: str, text: str) -> str:
+        config = {"configurable": {"thread_id": thread}}
+        return str(app.invoke({"messages": [text]}, config, context={"user": user})["messages"][-1])
+
+    with chat_graph(tmp_path, client) as (app, _):
+        waiting = app.invoke({"messages": [f"Remember: {BUDGET}"]}, first, context={"user": "alex"})
+        assert [each.value for each in waiting["__interrupt__"]] == ["May I keep this?"]
+        assert ask(app, "alex", "alex-2", QUESTION) == UNKNOWN
+    with chat_graph(tmp_path, client) as (app, memory):
+        app.invoke(Command(resume=True), first, context={"user": "alex"})
+        # The draft that was put twice is one item in its first version.
+        [draft] = memory.get_all(user_id="alex", filters=namespace_filter(("alex", "drafts")))
+        assert (draft.detail["value"], draft.version) == ({"text": BUDGET}, 1)
+        assert ask(app, "alex", "alex-3", QUESTION) == RECALLED_ANSWER
+        assert ask(app, "kim", "kim-1", QUESTION) == UNKNOWN
+    with chat_graph(tmp_path, client) as (app, memory):
+        thread = [QUESTION, UNKNOWN]
+        assert app.get_state({"configurable": {"thread_id": "alex-2"}}).values["messages"] == thread
+        assert ask(app, "alex", "alex-2", QUESTION) == RECALLED_ANSWER
+        # An erasure reaches the store, but not what a checkpoint holds.
+        memory.erasure.erase(user_id="alex", everything=True)
+        assert ask(app, "alex", "alex-4", QUESTION) == UNKNOWN
+        assert app.get_state(first).values["messages"][0] == f"Remember: {BUDGET}"
 
 
 def test_a_value_is_returned_as_it_was_put(store: RecollectStore) -> None:

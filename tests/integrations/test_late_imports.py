@@ -10,6 +10,9 @@ FRAMEWORKS = [
     ("langgraph", "langgraph", "langgraph"),
     ("openai_agents", "agents", "openai-agents"),
     ("anthropic", "anthropic", "anthropic"),
+    ("crewai", "crewai", "crewai"),
+    ("google_adk", "google.adk", "google-adk"),
+    ("llama_index", "llama_index", "llama-index"),
 ]
 
 

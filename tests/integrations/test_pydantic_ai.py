@@ -16,6 +16,8 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from recollect import AsyncMemory, Memory
+from recollect.config.settings import Settings
+from recollect.errors import InvalidInput
 from recollect.integrations.pydantic_ai import Remembering, chat_messages, memory_tools, with_block
 from recollect.testing.llm_replies import ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -187,6 +189,26 @@ async def test_a_run_continues_while_memory_is_unavailable(
         assert (await _remembering(chat, memory).run("Hello", deps="alex")).output == "Aloha!"
     assert "has no memories" in caplog.text
     assert "are not stored" in caplog.text
+
+
+async def test_a_run_continues_when_the_quota_of_the_user_is_reached(
+    chat: OpenAIChatModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AsyncMemory(settings=Settings(home=tmp_path, worker=False, user_max_records=2)) as memory:
+        await memory.remember([{"role": "user", "content": f"number {n}"} for n in range(2)], user_id="alex")
+        # Reopened, since the number of records is cached.
+        await memory.close()
+        await memory.open()
+        with caplog.at_level(logging.WARNING, "recollect"):
+            assert (await _remembering(chat, memory).run("Hello", deps="alex")).output == "Aloha!"
+    assert "are not stored: a user may have at most 2 memories" in caplog.text
+
+
+async def test_a_run_without_a_user_is_refused(chat: OpenAIChatModel, tmp_path: Path) -> None:
+    async with AsyncMemory(home=tmp_path) as memory:
+        for agent in (_remembering(chat, memory), _with_tools(chat, memory)):
+            with pytest.raises(InvalidInput, match="`user_id` is empty"):
+                await agent.run(QUESTION, deps="")
 
 
 def test_a_blocking_memory_serves_runs_in_several_event_loops(llm: ScriptedLLM, tmp_path: Path) -> None:

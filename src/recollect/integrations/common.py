@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, RecollectError
-from recollect.model.arguments import parse_scope
+from recollect.model.arguments import MessagesInput, parse_scope
 from recollect.model.change import Author
-from recollect.model.result import Hit
+from recollect.model.result import Hit, RecallResult
+from recollect.model.scope import Scope
 from recollect.service.tool_memory import REVIEW_NOTICE, Kind, ToolMemory, quoted_line
 from recollect.sync import Memory
 
+_log = logging.getLogger("recollect")
 R = TypeVar("R")
 AnyMemory: TypeAlias = Memory | AsyncMemory
 
@@ -34,6 +38,15 @@ def call_memory_blocking(memory: AnyMemory, call: Callable[[AsyncMemory], Corout
     return memory._run(call)
 
 
+@contextmanager
+def logged_failures(consequence: str) -> Iterator[None]:
+    """Log errors of the memory, without which a run goes on."""
+    try:
+        yield
+    except RecollectError as error:
+        _log.warning("%s: %s", consequence, error)
+
+
 MAX_RESULTS = 20
 
 
@@ -42,35 +55,71 @@ IdSource: TypeAlias = str | Callable[[Any], str]
 Function: TypeAlias = Callable[..., Coroutine[Any, Any, str]]
 
 
-def resolve_id(source: IdSource, run: Any) -> str:
-    return source if isinstance(source, str) else source(run)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMemory:
-    """The memory of the user of one run; `by` is the author in history."""
+    """The memory of the user of one run; `by` is the author in history.
+
+    A run goes on if memory fails: a recall returns None, and what is not remembered is logged. Ids that are invalid
+    raise InvalidInput, since no memory may be read or written without its user.
+    """
 
     memory: AnyMemory
-    user_id: str
-    project_id: str | None = None
-    session_id: str | None = None
+    scope: Scope
     by: str
 
-    async def use(self, call: Callable[[ToolMemory], Coroutine[Any, Any, str]]) -> str:
-        """Run a call for a tool; the model is shown the message of an error."""
+    @classmethod
+    def of(
+        cls,
+        memory: AnyMemory,
+        *,
+        by: str,
+        run: Any = None,
+        user_id: IdSource,
+        project_id: IdSource | None = None,
+        session_id: IdSource | None = None,
+    ) -> RunMemory:
+        """Return the memory of a run; ids that are functions are called with it, and checked."""
+        ids: list[Any] = [id(run) if callable(id) else id for id in (user_id, project_id, session_id)]
+        return cls(memory=memory, scope=parse_scope(*ids), by=by)
 
-        async def run(memory: AsyncMemory) -> str:
+    async def recall(self, messages: MessagesInput, **options: Any) -> RecallResult | None:
+        """Return what a recall found; None if memory failed."""
+        ids: dict[str, Any] = {**self.scope.to_dict()}
+        results: list[RecallResult] = []
+        with logged_failures("a model call has no memories"):
+            results.append(await call_memory(self.memory, lambda memory: memory.recall(messages, **ids, **options)))
+        return results[0] if results else None
+
+    async def remember(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Store messages, which are learned from in the background."""
+        ids: dict[str, Any] = {**self.scope.to_dict()}
+        with logged_failures("the messages of a run are not stored"):
+            if messages:
+                await call_memory(self.memory, lambda memory: memory.acting_as(self.by).remember(messages, **ids))
+
+    def run_blocking(self, call: Callable[[RunMemory], Coroutine[Any, Any, R]]) -> R:
+        """Run a call for a caller that cannot await it."""
+        return call_memory_blocking(self.memory, lambda memory: call(replace(self, memory=memory)))
+
+    async def run_tool(self, call: Callable[[ToolMemory], Coroutine[Any, Any, R]]) -> R:
+        """Run a call on the memory as a model uses it through tools."""
+
+        async def run(memory: AsyncMemory) -> R:
             tool_memory = ToolMemory(
                 service=await memory.service(),
-                scope=parse_scope(self.user_id, self.project_id, self.session_id),
+                scope=self.scope,
                 by=Author(self.by),
                 min_score=memory.settings.search_min_score,
                 time_words=memory.settings.time_words,
             )
             return await call(tool_memory)
 
+        return await call_memory(self.memory, run)
+
+    async def use(self, call: Callable[[ToolMemory], Coroutine[Any, Any, str]]) -> str:
+        """Run a call for a tool; the model is shown the message of an error."""
         try:
-            return await call_memory(self.memory, run)
+            return await self.run_tool(call)
         except RecollectError as error:
             return f"Not done: {error}"
 

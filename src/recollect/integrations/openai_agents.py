@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from recollect.client import AsyncMemory
-from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached, Unavailable
-from recollect.integrations.common import AnyMemory, IdSource, RunMemory, call_memory, memory_functions, resolve_id
+from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached
+from recollect.integrations.common import AnyMemory, IdSource, RunMemory, call_memory, memory_functions
 from recollect.model.ids import new_id
 from recollect.model.messages import message_role, message_text
 from recollect.model.response import Plain, Thread, ThreadItems
@@ -216,15 +216,11 @@ def recalling(
     """
 
     async def recall(data: CallModelData[Any]) -> ModelInputData:
-        input_items = cast("Sequence[Mapping[str, Any]]", data.model_data.input)
-        user = resolve_id(user_id, data.context)
-        project = None if project_id is None else resolve_id(project_id, data.context)
-        try:
-            result = await call_memory(
-                memory, lambda each: each.recall(input_items, user_id=user, project_id=project, session_id=session_id)
-            )
-        except Unavailable as error:
-            _log.warning("a model call has no memories: %s", error)
+        run = RunMemory.of(
+            memory, by=BY, run=data.context, user_id=user_id, project_id=project_id, session_id=session_id
+        )
+        result = await run.recall(cast("Sequence[Mapping[str, Any]]", data.model_data.input))
+        if result is None:
             return data.model_data
         messages: list[TResponseInputItem] = list(result.messages)
         return ModelInputData(input=messages, instructions=data.model_data.instructions)
@@ -236,7 +232,6 @@ def memory_tools(memory: AnyMemory, *, user_id: IdSource, project_id: IdSource |
     """Return tools with which a model recalls, stores, corrects and forgets its user's memories."""
 
     def memory_of(ctx: RunContextWrapper[Any]) -> RunMemory:
-        project = None if project_id is None else resolve_id(project_id, ctx.context)
-        return RunMemory(memory=memory, user_id=resolve_id(user_id, ctx.context), project_id=project, by=BY)
+        return RunMemory.of(memory, by=BY, run=ctx.context, user_id=user_id, project_id=project_id)
 
     return [function_tool(each) for each in memory_functions(memory_of, RunContextWrapper[Any])]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
-from recollect.client import AsyncMemory
-from recollect.errors import MissingExtra, Unavailable
-from recollect.integrations.common import AnyMemory, IdSource, RunMemory, call_memory, memory_functions, resolve_id
+from recollect.errors import MissingExtra
+from recollect.integrations.common import AnyMemory, IdSource, RunMemory, memory_functions
 
 try:
     from pydantic_ai import FunctionToolset, RunContext
@@ -20,7 +18,6 @@ try:
 except ImportError as error:
     raise MissingExtra("memory for Pydantic AI", "pydantic-ai") from error
 
-_log = logging.getLogger("recollect")
 BY = "pydantic-ai"
 
 
@@ -30,8 +27,8 @@ def memory_tools(
     """Return tools with which a model recalls, stores, corrects and forgets its user's memories."""
 
     def memory_of(ctx: RunContext[Any]) -> RunMemory:
-        user, project = resolve_id(user_id, ctx), None if project_id is None else resolve_id(project_id, ctx)
-        return RunMemory(memory=memory, user_id=user, project_id=project, session_id=ctx.conversation_id, by=BY)
+        session = ctx.conversation_id
+        return RunMemory.of(memory, by=BY, run=ctx, user_id=user_id, project_id=project_id, session_id=session)
 
     return FunctionToolset(memory_functions(memory_of, RunContext[Any]), id=id)
 
@@ -59,10 +56,8 @@ class Remembering(AbstractCapability[Any]):
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> Remembering:
-        """Return a copy with the ids of a run, since runs of two users may be concurrent."""
-        session = resolve_id(self.session_id, ctx) if self.session_id is not None else ctx.conversation_id
-        project = None if self.project_id is None else resolve_id(self.project_id, ctx)
-        return replace(self, user_id=resolve_id(self.user_id, ctx), project_id=project, session_id=session)
+        """Return a copy for a run, since runs of two users may be concurrent."""
+        return replace(self)
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -79,38 +74,19 @@ class Remembering(AbstractCapability[Any]):
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Remember the messages of the run; they are learned from in the background."""
         if self.remembers:
-            await self._remember(ctx, chat_messages(result.new_messages()))
+            messages = enumerate(chat_messages(result.new_messages()))
+            # With ids, so that a replayed run stores its messages once.
+            await self._memory_of(ctx).remember([{**each, "turn_id": f"{ctx.run_id}-{at}"} for at, each in messages])
         return result
 
     async def _recall(self, ctx: RunContext[Any], messages: Sequence[Mapping[str, str]]) -> str:
-        ids = self._ids(ctx)
+        result = await self._memory_of(ctx).recall(messages) if messages else None
+        return result.context.text if result is not None else ""
 
-        async def recall(memory: AsyncMemory) -> str:
-            return (await memory.recall(messages, **ids)).context.text
-
-        try:
-            return await call_memory(self.memory, recall) if messages else ""
-        except Unavailable as error:
-            _log.warning("a run has no memories: %s", error)
-            return ""
-
-    async def _remember(self, ctx: RunContext[Any], messages: Sequence[Mapping[str, str]]) -> None:
-        # With ids, so that a replayed run stores its messages once.
-        named = [{**each, "turn_id": f"{ctx.run_id}-{place}"} for place, each in enumerate(messages)]
-        ids = self._ids(ctx)
-
-        async def remember(memory: AsyncMemory) -> None:
-            await memory.acting_as(BY).remember(named, **ids)
-
-        try:
-            if named:
-                await call_memory(self.memory, remember)
-        except Unavailable as error:
-            _log.warning("the messages of run %s are not stored: %s", ctx.run_id, error)
-
-    def _ids(self, ctx: RunContext[Any]) -> dict[str, Any]:
-        ids = {"user_id": self.user_id, "project_id": self.project_id, "session_id": self.session_id}
-        return {name: None if source is None else resolve_id(source, ctx) for name, source in ids.items()}
+    def _memory_of(self, ctx: RunContext[Any]) -> RunMemory:
+        session = ctx.conversation_id if self.session_id is None else self.session_id
+        project = self.project_id
+        return RunMemory.of(self.memory, by=BY, run=ctx, user_id=self.user_id, project_id=project, session_id=session)
 
 
 def chat_messages(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:

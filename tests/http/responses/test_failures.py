@@ -93,7 +93,9 @@ def test_an_answer_that_is_no_chat_completion_is_a_502(translating: ResponsesSer
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_redirect_is_neither_followed_nor_relayed(server: ResponsesServer, llm: ScriptedLLM, streamed: bool) -> None:
+def test_a_redirect_is_neither_followed_nor_relayed(
+    server: ResponsesServer, llm: ScriptedLLM, streamed: bool
+) -> None:
     with ScriptedLLM() as elsewhere:
         llm.fault(http_error(307, b"", headers={"location": f"{elsewhere.base_url}/responses"}), times=None)
         body = {"model": "m", "input": "Hi", "stream": streamed}

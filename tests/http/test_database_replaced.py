@@ -1,4 +1,4 @@
-"""A server whose PostgreSQL database is replaced by another at the same address: nothing is stored in the wrong one."""
+"""A server whose PostgreSQL database is replaced by another at its address: nothing is stored in the wrong one."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def test_a_long_message_is_stored_without_secrets_and_a_replay_changes_not
         assert (replayed.turns[0].content, replayed.redacted) == (content, ())
 
 
-@pytest.mark.parametrize("character", ["\0", "\ud800", "\udfff"])
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
 def test_a_character_that_cannot_be_stored_is_found_anywhere(character: str) -> None:
     for before in ("", "tea", "Tee für Köln " * 100):
         assert is_storable(f"{before}x")

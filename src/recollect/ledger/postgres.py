@@ -258,8 +258,8 @@ class PostgresEngine:
         secret, number = self._identity
         if not rows or rows[0][0] != secret or rows[0][1] < number:
             raise StoreUnavailable(
-                f"{self.where} was replaced while in use: it is empty, another ledger or an older copy, and nothing is "
-                "stored in it: put the former database back, or restart to use this one"
+                f"{self.where} was replaced while in use: it is empty, another ledger or an older copy, and nothing "
+                "is stored in it: put the former database back, or restart to use this one"
             )
         self._identity = secret, rows[0][1]
 

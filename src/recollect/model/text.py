@@ -61,7 +61,7 @@ _SPACE_END = re.compile(r"\s(?!\s)")
 
 
 def split_long_text(text: str) -> Iterator[str]:
-    """Yield a text in pieces that end with whitespace, so that a thread that reads them lets others run in between."""
+    """Yield a text in pieces that end with whitespace; between them a thread lets others run."""
     start = 0
     while len(text) - start > _PIECE_CHARS and (space := _SPACE_END.search(text, start + _PIECE_CHARS)):
         yield text[start : space.end()]

@@ -78,15 +78,19 @@ def send_hostile(port: int, name: str, megabytes: float) -> None:
         status = post(port, path, raw, user=f"hostile-{number}", kind=_LINES if is_lines else _JSON)
         if status >= 500:
             raise RuntimeError(f"{name}: the server answered {status}")
+        if not number:
+            print("answered", flush=True)
         number += 1
 
 
 @contextmanager
 def hostile_client(port: int, name: str, megabytes: float) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process that sends hostile requests."""
+    """Run a process that sends hostile requests; the first one is answered when the block begins."""
     command = [sys.executable, "-m", "benchmarks.hostile", "--send", name, str(port), "--megabytes", str(megabytes)]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
+        assert process.stdout is not None
+        process.stdout.readline()
         yield process
     finally:
         process.kill()
@@ -123,8 +127,8 @@ def measure(port: int, name: str, args: argparse.Namespace) -> None:
     alone_s, beside_s, held_ms = list[float](), list[float](), list[float]()
     for _ in range(args.rounds):
         small_requests(port, args.seconds, alone_s)
-        read_held_ms(port)
         with hostile_client(port, name, args.megabytes) as process:
+            read_held_ms(port)
             small_requests(port, args.seconds, beside_s)
             if process.poll() is not None:
                 raise RuntimeError(f"{name}: the hostile client ended with {process.returncode}")

@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -234,15 +234,19 @@ class PostgresEngine:
         would be acknowledged and gone once the former one is back.
         """
         self._identity = None
-        [(secret, number)] = await self._query(_IDENTITY)
-        self._identity = secret, number
+        [(secret, _)] = await self._query(_IDENTITY)
+        self._identity = secret, 0
 
-    async def _note_progress(self, connection: Any) -> None:
-        """Note the number of the last change from time to time, by which an older copy is told from the ledger."""
-        if self._identity is not None and time.monotonic() - self._noted_at >= NOTE_EVERY_S:
-            self._noted_at = time.monotonic()
-            with suppress(*ERRORS):
-                self._identity = tuple(await connection.fetchrow(_IDENTITY, timeout=self._timeout_s))
+    async def _read_progress(self, connection: Any) -> int:
+        """Return the number of the last change from time to time, before a commit; 0 otherwise.
+
+        The commit makes it durable, whatever transaction it is of: a crash cannot lower it afterwards.
+        """
+        if self._identity is None or time.monotonic() - self._noted_at < NOTE_EVERY_S:
+            return 0
+        self._noted_at = time.monotonic()
+        row = await connection.fetchrow(f"{_IDENTITY} AND pg_current_xact_id_if_assigned() IS NOT NULL")
+        return int(row[1]) if row else 0
 
     async def _set_up(self, connection: Any) -> None:
         """Make commits durable whatever the server's default, pass jsonb as plain values, and check the ledger."""
@@ -261,7 +265,6 @@ class PostgresEngine:
                 f"{self.where} was replaced while in use: it is empty, another ledger or an older copy, and nothing "
                 "is stored in it: put the former database back, or restart to use this one"
             )
-        self._identity = secret, rows[0][1]
 
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[None]:
@@ -326,6 +329,7 @@ class PostgresEngine:
             begin = _BEGIN_MIGRATION if self._migrates else _BEGIN_WRITE
             await connection.execute(f"{begin}; {tenant_statements(tenant)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
+            number = await self._read_progress(connection)
             try:
                 done = await connection.execute("COMMIT", timeout=self._timeout_s)
             except (*CONNECTION_ERRORS, TimeoutError) as error:
@@ -334,7 +338,8 @@ class PostgresEngine:
                 ) from error
             if done != "COMMIT":
                 raise StoreUnavailable(f"{self.where} rolled the changes back instead of committing them")
-            await self._note_progress(connection)
+            if number and self._identity is not None:
+                self._identity = self._identity[0], max(number, self._identity[1])
             return result
 
     @asynccontextmanager

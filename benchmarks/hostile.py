@@ -1,7 +1,8 @@
 """Measure a small client's latency without and with another client that sends the worst requests (`make bench`).
 
 For each kind of request the small client chats and searches one request at a time; in every second round another
-process sends large requests of another user meanwhile, one after the other. All processes share the machine.
+process sends large requests of another user meanwhile, one after the other. All processes share the machine, so that
+latencies grow with its load; for how long the server's event loop was held (`benchmarks.hostile_server`) does not.
 """
 
 from __future__ import annotations
@@ -77,15 +78,19 @@ def send_hostile(port: int, name: str, megabytes: float) -> None:
         status = post(port, path, raw, user=f"hostile-{number}", kind=_LINES if is_lines else _JSON)
         if status >= 500:
             raise RuntimeError(f"{name}: the server answered {status}")
+        if not number:
+            print("answered", flush=True)
         number += 1
 
 
 @contextmanager
 def hostile_client(port: int, name: str, megabytes: float) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process that sends hostile requests."""
+    """Run a process that sends hostile requests; the first one is answered when the block begins."""
     command = [sys.executable, "-m", "benchmarks.hostile", "--send", name, str(port), "--megabytes", str(megabytes)]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
+        assert process.stdout is not None
+        process.stdout.readline()
         yield process
     finally:
         process.kill()
@@ -107,20 +112,33 @@ def small_requests(port: int, seconds: float, samples_s: list[float]) -> None:
             samples_s.append(perf_counter() - started)
 
 
+def read_held_ms(port: int) -> list[float]:
+    """Return for how long each iteration of the server's loop was held since the last call."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    try:
+        client.request("GET", "/held")
+        return list(json.load(client.getresponse())["held_ms"])
+    finally:
+        client.close()
+
+
 def measure(port: int, name: str, args: argparse.Namespace) -> None:
     """Print the latency of the small client without and with one kind of hostile request."""
-    alone_s, beside_s = list[float](), list[float]()
+    alone_s, beside_s, held_ms = list[float](), list[float](), list[float]()
     for _ in range(args.rounds):
         small_requests(port, args.seconds, alone_s)
         with hostile_client(port, name, args.megabytes) as process:
+            read_held_ms(port)
             small_requests(port, args.seconds, beside_s)
             if process.poll() is not None:
                 raise RuntimeError(f"{name}: the hostile client ended with {process.returncode}")
+            held_ms += read_held_ms(port)
     alone, beside = summarize(alone_s), summarize(beside_s)
     print(
         f"{name:17} without: p50 {alone.p50_us / 1e3:6.1f} p99 {alone.p99_us / 1e3:6.1f} ms   "
         f"with: p50 {beside.p50_us / 1e3:6.1f} p99 {beside.p99_us / 1e3:6.1f} ms   "
-        f"p99 {(beside.p99_us - alone.p99_us) / 1e3:+6.1f} ms",
+        f"p99 {(beside.p99_us - alone.p99_us) / 1e3:+6.1f} ms   "
+        f"held: p99 {summarize(held_ms).p99_us / 1e6:5.1f} longest {max(held_ms):5.1f} ms",
         flush=True,
     )
 
@@ -141,8 +159,8 @@ def main() -> None:
         upstream_port, port = free_port(), free_port()
         upstream = parts.enter_context(module_process("benchmarks.proxy_upstream", str(upstream_port)))
         wait_for_port(upstream_port, upstream)
-        command = [sys.executable, "-m", "recollect.cli.main", "--home", str(Path(folder) / "home"), "serve"]
-        command += ["--port", str(port), "--upstream", f"http://127.0.0.1:{upstream_port}/v1"]
+        command = [sys.executable, "-m", "benchmarks.hostile_server", str(Path(folder) / "home"), str(port)]
+        command += [f"http://127.0.0.1:{upstream_port}/v1"]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         parts.enter_context(stop_at_end(server))
         wait_for_port(port, server)

@@ -34,8 +34,8 @@ from recollect.write.credential_model import (
     MODEL_FILE,
     OUTPUT,
     WORD_BUCKETS,
+    feature_buckets,
     find_candidates,
-    to_input,
     word_bucket,
 )
 from recollect.write.secret_rules import secret_rules
@@ -140,7 +140,7 @@ def build_rows(examples: Sequence[Example]) -> tuple[list[np.ndarray], list[int]
         for candidate in find_candidates(example.text)[1]:
             label = _label(candidate.start, candidate.end, example)
             if label is not None:
-                rows.append(to_input(candidate).buckets)
+                rows.append(np.array(sorted(feature_buckets(candidate)), np.int64))
                 labels.append(label)
     return rows, labels
 

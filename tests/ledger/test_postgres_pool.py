@@ -139,3 +139,25 @@ async def test_a_connection_in_use_is_not_checked(dsn: str, monkeypatch: pytest.
     await engine.read(lambda tx: tx.rows("SELECT 1", {}), tenant=NO_TENANT, quick=True)
     assert "SELECT 1" in requests
     await engine.close()
+
+
+async def test_an_older_copy_in_the_place_of_the_database_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "NOTE_EVERY_S", 0.0)
+    server = running_server()
+    async with server.database() as dsn, server.database() as other:
+        name, spare = dsn.partition("?")[0].rpartition("/")[2], other.partition("?")[0].rpartition("/")[2]
+        await (await open_postgres(dsn, MODEL)).close()
+        await server.run(f"DROP DATABASE {spare}")
+        await server.run(f"CREATE DATABASE {spare} TEMPLATE {name}")
+        ledger = await open_postgres(dsn, MODEL)
+        await ledger.apply(ANN, [Add(memory(), direction(0))], by=BY)
+        for former, new in ((name, "swapped"), (spare, name), ("swapped", spare)):
+            await server.run(f"ALTER DATABASE {former} ALLOW_CONNECTIONS false")
+            await server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{former}'")
+            await server.run(f"ALTER DATABASE {former} RENAME TO {new}")
+            await server.run(f"ALTER DATABASE {new} ALLOW_CONNECTIONS true")
+        with pytest.raises(StoreUnavailable, match="was replaced while in use"):
+            await ledger.apply(ANN, [Add(memory(), direction(0))], by=BY)
+        with pytest.raises(StoreUnavailable, match="put the former database back, or restart"):
+            await ledger.matching(ANN, EVERYTHING)
+        await ledger.close()

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -208,6 +209,50 @@ async def test_the_backlog_of_one_user_does_not_delay_others(
     assert await contents(service) == ["one", "two", "three", "four"]
     assert journal.is_empty
     await service.close()
+
+
+async def test_turns_that_take_too_long_do_not_delay_those_of_other_users(
+    journal: SpillJournal, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill_journal, "_APPEND_S", 0.5)
+    bob, replay, remember = Scope("bob"), SpillReplay(journal, lambda: service), service.remember
+    released = asyncio.Event()
+
+    async def slow_remember(scope: Scope, *arguments: Any, **more: Any) -> Any:
+        if scope == bob:
+            await released.wait()
+        return await remember(scope, *arguments, **more)
+
+    monkeypatch.setattr(service, "remember", slow_remember)
+    await journal.append([spilled_turn("long", bob)])
+    await replay.replay_pending()
+    await journal.append([spilled_turn("short")])
+    while not await contents(service):
+        await replay.replay_pending()
+    assert (journal.has_pending(bob), journal.has_pending(MONDAY)) == (True, False)
+    released.set()
+    while not journal.is_empty:
+        await replay.replay_pending()
+    assert await contents(service, bob) == ["long"]
+
+
+async def test_long_turns_are_replayed_one_at_a_time_and_short_ones_together(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = SpillJournal(spill(tmp_path), max_bytes=8 << 20)
+    calls, remember = list[int](), service.remember
+
+    async def counting_remember(scope: Scope, messages: Any, **more: Any) -> Any:
+        calls.append(len(messages))
+        return await remember(scope, messages, **more)
+
+    monkeypatch.setattr(service, "remember", counting_remember)
+    texts = ["tea " * 70_000 + str(number) for number in range(3)] + [f"tea {number}" for number in range(150)]
+    await journal.append([spilled_turn(text) for text in texts])
+    assert await SpillReplay(journal, lambda: service).replay_pending() == len(texts)
+    assert calls == [1, 1, 1, 100, 50]
+    assert await contents(service) == texts
+    await journal.close()
 
 
 CHILD = """

@@ -6,15 +6,22 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recollect import AsyncMemory
+from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Author
+from recollect.model.memory import text_hash
 from recollect.model.messages import MAX_MESSAGES
 from recollect.model.scope import Scope
+from recollect.model.text import is_storable, split_long_text
 from recollect.model.times import now
-from recollect.recall import readable_messages
+from recollect.models.embedding import EmbeddingModel
+from recollect.recall import RecallRequest, readable_messages
 from recollect.remember import normalize_turns
 from recollect.sessions.resolve import parse_session_messages
+from recollect.transfer.export import parse_lines
 from recollect.write.batch import MAX_TURN_CHARS, Batch
 from recollect.write.redact import Redactor, redact
 from tests.support.linear_time import assert_linear
@@ -99,3 +106,35 @@ async def test_a_long_message_is_stored_without_secrets_and_a_replay_changes_not
         message = {"role": "user", "content": content, "turn_id": "t1"}
         replayed = await service.remember(_SCOPE, [message], by=Author("replay"), received_at=now())
         assert (replayed.turns[0].content, replayed.redacted) == (content, ())
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
+def test_a_character_that_cannot_be_stored_is_found_anywhere(character: str) -> None:
+    for before in ("", "tea", "Tee für Köln " * 100):
+        assert is_storable(f"{before}x")
+        assert not is_storable(f"{before}{character}x")
+
+
+def test_the_loop_runs_while_long_lines_are_parsed_for_import() -> None:
+    lines = [{"memory": "I like tea\n" * 90_000, "user_id": "ann"}] * 30
+    assert_loop_runs(lambda: parse_lines(lines, model=EmbeddingModel("none", 1)))
+
+
+@given(st.text("ab éÅ\u0301ﬁ℡\n\t\x1c\x85\u2028\u00a0\u3000私は12,.'’"), st.text(" \n\u3000\u2003", min_size=1))
+def test_a_long_text_is_read_in_pieces_as_if_at_once(text: str, space: str) -> None:
+    long = (f"{text}{space}" + "tea ") * 900
+    pieces = list(split_long_text(long))
+    assert "".join(pieces) == long
+    assert max(map(len, pieces)) < 20_000 or len(text) > 1_000
+    assert terms_of(long) == (terms_of(f"{text}{space}tea ") * 900)[:20_000]
+    assert text_hash(long) == text_hash(" \n".join([f" {text}{space}tea"] * 900))
+
+
+async def test_the_log_of_recalls_has_the_beginning_and_the_end_of_a_long_question(tmp_path: Path) -> None:
+    async with AsyncMemory(home=tmp_path) as memory:
+        service = await memory.service()
+        messages = ({"role": "user", "content": "Where do I live? " + "tea " * 100_000},)
+        await service.recall(_SCOPE, RecallRequest(messages=messages, at=now(), limit=3, min_score=0.0))
+        [logged] = await service.recalls(_SCOPE)
+        assert logged.question.startswith("Where do I live?")
+        assert len(logged.question) < 10_000

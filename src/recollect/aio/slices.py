@@ -12,7 +12,7 @@ from recollect.aio.throttle import LoopThrottle
 
 T = TypeVar("T")
 # How long a computation may run before other callbacks of the event loop do.
-SLICE_S = 0.002
+SLICE_S = 0.001
 _FEW_CHARS = 1 << 12
 # Of several computations, one runs per iteration of the loop.
 _throttles: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopThrottle] = WeakKeyDictionary()

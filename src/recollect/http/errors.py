@@ -11,8 +11,10 @@ from math import ceil
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
@@ -53,7 +55,7 @@ _MESSAGES = {400: "The body is not valid JSON", 404: "This path does not exist"}
 _NOT_AN_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
 _MAX_MESSAGE_CHARS = 500
 _MAX_VALUE_CHARS = 40
-_EMPTY = "is empty; give it at least one visible character, or leave it out"
+_EMPTY = "is empty; give it at least one visible character"
 _UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WORD_START = re.compile("(?<!^)(?=[A-Z])")
 
@@ -133,7 +135,7 @@ def status_of(error: errors.RecollectError) -> int:
 def describe_error(request: Request, error: Exception) -> ErrorInfo:
     """Translate an exception into an error response; unexpected exceptions reveal nothing."""
     if isinstance(error, RequestValidationError):
-        return _describe_validation(error.errors())
+        return _describe_validation(error.errors(), request.scope.get("route"))
     if isinstance(error, HTTPException):
         return _describe_http_exception(request, error)
     if not isinstance(error, errors.RecollectError):
@@ -162,7 +164,7 @@ def _describe_http_exception(request: Request, error: HTTPException) -> ErrorInf
     return ErrorInfo(status, code, printable(message), parameter, retry_after_s, headers)
 
 
-def _describe_validation(problems: Sequence[Any]) -> ErrorInfo:
+def _describe_validation(problems: Sequence[Any], route: object) -> ErrorInfo:
     """Describe the first problem; a value of the body is not repeated, because it may be long or private."""
     problem = problems[0]
     part, *where = (str(each) for each in problem["loc"])
@@ -188,7 +190,21 @@ def _describe_validation(problems: Sequence[Any]) -> ErrorInfo:
         return ErrorInfo(400, kind, printable(f"{name} {problem['msg']}"))
     else:
         message = f"{name}: {problem['msg']}"
+    if message.endswith(_EMPTY) and _is_optional(route, part, where):
+        message += ", or leave it out"
     return ErrorInfo(400, "InvalidInput", printable(message), parameter=printable(where[0] if where else part))
+
+
+def _is_optional(route: object, part: str, where: Sequence[str]) -> bool:
+    """Return whether a route is known to have this parameter, or field of its body, as an optional one."""
+    if not isinstance(route, APIRoute) or len(where) != 1:
+        return False
+    if part != "body":
+        matching = [each for each in get_flat_params(route.dependant) if each.alias == where[0]]
+        return bool(matching) and not any(each.field_info.is_required() for each in matching)
+    model = route.body_field.field_info.annotation if route.body_field else None
+    fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+    return any(where[0] in (name, each.alias) and not each.is_required() for name, each in fields.items())
 
 
 def _describe_mismatch(value: str, pattern: str, *, shown: bool) -> str:

@@ -149,6 +149,12 @@ MIGRATION_TRIES = 600
 _BEGIN_MIGRATION = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {1000 * MIGRATION_LOCK_S:.0f}"
 )
+# The secret of the ledger, and the number of its last change, which no erasure lowers.
+_IDENTITY = (
+    "SELECT value, coalesce(pg_sequence_last_value(pg_get_serial_sequence('history', 'id')::regclass), 0) "
+    "FROM meta WHERE name = 'tombstone_secret'"
+)
+NOTE_EVERY_S = 5.0
 # A connection idle for longer than IDLE_S is checked, with a timeout of ALIVE_S.
 IDLE_S, ALIVE_S = 30.0, 2.0
 
@@ -185,6 +191,8 @@ class PostgresEngine:
         self._returning: set[asyncio.Task[None]] = set()
         self._scrubbing = asyncio.Lock()
         self._last_scrub = (0.0, ScrubResult(False))
+        self._identity: tuple[str, int] | None = None
+        self._noted_at = 0.0
 
     async def open(self) -> None:
         """Connect, or raise the error that explains why not."""
@@ -196,7 +204,7 @@ class PostgresEngine:
                 min_size=0,
                 max_size=self._size,
                 connection_class=_Connection,
-                init=_set_up,
+                init=self._set_up,
                 reset=_leave_as_is,
             )
             await self._pool.release(await self._pool.acquire(timeout=ACQUIRE_S))
@@ -218,6 +226,45 @@ class PostgresEngine:
         if version.major < OLDEST:
             await self.close()
             raise Unsupported(f"{self.where} is PostgreSQL {version.major}; Recollect needs {OLDEST} or newer")
+
+    async def note_identity(self) -> None:
+        """Note which ledger the database contains; from now on a connection to another one is refused.
+
+        The server may be replaced by another at the same address, or a backup be restored in its place. Writes to it
+        would be acknowledged and gone once the former one is back.
+        """
+        self._identity = None
+        [(secret, _)] = await self._query(_IDENTITY)
+        self._identity = secret, 0
+
+    async def _read_progress(self, connection: Any) -> int:
+        """Return the number of the last change from time to time, before a commit; 0 otherwise.
+
+        The commit makes it durable, whatever transaction it is of: a crash cannot lower it afterwards.
+        """
+        if self._identity is None or time.monotonic() - self._noted_at < NOTE_EVERY_S:
+            return 0
+        self._noted_at = time.monotonic()
+        row = await connection.fetchrow(f"{_IDENTITY} AND pg_current_xact_id_if_assigned() IS NOT NULL")
+        return int(row[1]) if row else 0
+
+    async def _set_up(self, connection: Any) -> None:
+        """Make commits durable whatever the server's default, pass jsonb as plain values, and check the ledger."""
+        connection.mark_used()
+        await connection.execute(_DURABLE)
+        await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+        if self._identity is None:
+            return
+        try:
+            rows = await connection.fetch(_IDENTITY, timeout=STATEMENT_S)
+        except (pg.UndefinedTableError, pg.UndefinedObjectError):
+            rows = []
+        secret, number = self._identity
+        if not rows or rows[0][0] != secret or rows[0][1] < number:
+            raise StoreUnavailable(
+                f"{self.where} was replaced while in use: it is empty, another ledger or an older copy, and nothing "
+                "is stored in it: put the former database back, or restart to use this one"
+            )
 
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[None]:
@@ -282,6 +329,7 @@ class PostgresEngine:
             begin = _BEGIN_MIGRATION if self._migrates else _BEGIN_WRITE
             await connection.execute(f"{begin}; {tenant_statements(tenant)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
+            number = await self._read_progress(connection)
             try:
                 done = await connection.execute("COMMIT", timeout=self._timeout_s)
             except (*CONNECTION_ERRORS, TimeoutError) as error:
@@ -290,6 +338,8 @@ class PostgresEngine:
                 ) from error
             if done != "COMMIT":
                 raise StoreUnavailable(f"{self.where} rolled the changes back instead of committing them")
+            if number and self._identity is not None:
+                self._identity = self._identity[0], max(number, self._identity[1])
             return result
 
     @asynccontextmanager
@@ -412,6 +462,7 @@ class PostgresEngine:
         from recollect.ledger.backup_file import copy_from_sqlite
 
         await copy_from_sqlite(self, path, on_progress)
+        await self.note_identity()
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -421,13 +472,6 @@ class PostgresEngine:
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
-
-
-async def _set_up(connection: Any) -> None:
-    """Make commits durable whatever the server's default, and pass jsonb as plain values."""
-    connection.mark_used()
-    await connection.execute(_DURABLE)
-    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
 
 
 async def _leave_as_is(connection: Any) -> None:
@@ -464,7 +508,9 @@ async def open_postgres(
     try:
         await engine.open()
         async with engine.migrating():
-            return await Ledger.open(engine, model, redactor)
+            ledger = await Ledger.open(engine, model, redactor)
+        await engine.note_identity()
+        return ledger
     except BaseException:
         await engine.close()
         raise

@@ -15,6 +15,7 @@ import unicodedata
 import Stemmer
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.model.text import split_long_text
 from recollect.model.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
@@ -71,9 +72,10 @@ STOP_WORDS = frozenset(
 def terms_of(text: str) -> list[str]:
     """Return the terms of a text in order, with repetitions, without stop words."""
     terms: list[str] = []
-    for word in _WORD.findall(_plain(text)):
-        # Very long runs are not cached: as keys they would cost more than they save.
-        terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
+    for piece in split_long_text(text):
+        for word in _WORD.findall(_plain(piece)):
+            # Very long runs are not cached: as keys they would cost more than they save.
+            terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
         if len(terms) >= MAX_TERMS:
             break
     return [*terms, *compound_terms(text)][:MAX_TERMS]

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.model.scope import Level, Scope
+from recollect.model.text import split_long_text
 
 
 class MemoryType(StrEnum):
@@ -158,8 +159,12 @@ _PLAIN_FIELDS = tuple(name for name in MemoryRecord.__dataclass_fields__ if name
 
 def text_hash(text: str) -> str:
     """Return a digest that ignores case, Unicode form and spacing."""
-    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()
+    digest, space = hashlib.blake2b(digest_size=16), ""
+    for piece in split_long_text(text):
+        if words := unicodedata.normalize("NFKC", piece).casefold().split():
+            digest.update(f"{space}{' '.join(words)}".encode())
+            space = " "
+    return digest.hexdigest()
 
 
 # Forgotten memories, and those in review, are valid at no moment; history tells their earlier state.

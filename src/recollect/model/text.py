@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from recollect.errors import InvalidInput, InvalidText
 
@@ -19,8 +20,7 @@ def validate_text(text: object, *, name: str = "content") -> str:
         raise InvalidText(f"{name} must be text, not {type(text).__name__}")
     if not text.strip():
         raise InvalidText(f"{name} is empty; give it at least one visible character")
-    bad = _UNSTORABLE.search(text)
-    if bad:
+    if not is_storable(text) and (bad := _UNSTORABLE.search(text)):
         kind = "a NUL character" if bad.group() == "\0" else "a lone surrogate (half of a character)"
         raise InvalidText(f"{name} holds {kind} at position {bad.start()}; remove it and try again")
     # A character takes four bytes at most, so short texts need not be encoded to be measured.
@@ -31,12 +31,21 @@ def validate_text(text: object, *, name: str = "content") -> str:
 
 def is_storable(text: str) -> bool:
     """Return whether every database can store the text."""
-    return not _UNSTORABLE.search(text)
+    # Faster than the expression, which takes milliseconds for a long text.
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def repair_text(text: str) -> str:
     """Return the text with unstorable characters replaced, cut to the limit; for what must not be refused."""
-    text = _UNSTORABLE.sub("\ufffd", text)
+    text = text[:MAX_TEXT_BYTES]
+    if not is_storable(text):
+        text = _UNSTORABLE.sub("\ufffd", text)
     if len(text) * 4 > MAX_TEXT_BYTES and len(text.encode()) > MAX_TEXT_BYTES:
         text = text.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
     return text
@@ -45,6 +54,19 @@ def repair_text(text: str) -> str:
 def head_and_tail(text: str, chars: int) -> str:
     """Return the text, or the beginning and the end of one that is longer than `chars`."""
     return text if len(text) <= chars else f"{text[: chars // 2]}\n{text[-chars // 2 :]}"
+
+
+_PIECE_CHARS = 1 << 14
+_SPACE_END = re.compile(r"\s(?!\s)")
+
+
+def split_long_text(text: str) -> Iterator[str]:
+    """Yield a text in pieces that end with whitespace; between them a thread lets others run."""
+    start = 0
+    while len(text) - start > _PIECE_CHARS and (space := _SPACE_END.search(text, start + _PIECE_CHARS)):
+        yield text[start : space.end()]
+        start = space.end()
+    yield text[start:] if start else text
 
 
 def validate_id(value: object, *, name: str) -> str:
@@ -59,7 +81,8 @@ def validate_id(value: object, *, name: str) -> str:
     return value
 
 
-_LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_LINE_ENDS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+_LINE_END = re.compile(f"\r\n?|[{_LINE_ENDS[1:]}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Never visible: controls, soft hyphens, direction marks, fillers, most variation selectors.
 _HIDDEN = re.compile(
@@ -82,6 +105,7 @@ _EMOJI = (
 )
 _PICTURE = "\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 # Hidden unless used properly: one at a time, right after the character it changes.
+_CHANGING = "\u200b\u200c\u200d\ufe0e\ufe0f\u180b\u180c\u180d\u180f"
 _OUT_OF_PLACE = re.compile(
     f"\u200b(?:(?<![{_SPACELESS}]\u200b)|(?![{_SPACELESS}]))"
     f"|\u200c(?<![{_JOINING}]\u200c)"
@@ -89,6 +113,7 @@ _OUT_OF_PLACE = re.compile(
     f"|[\ufe0e\ufe0f](?<![{_EMOJI}].)"
     f"|[\u180b-\u180d\u180f](?<![{_MONGOLIAN}].)"
 )
+_TAG = re.compile("[\U000e0000-\U000e007f]")
 # Tags spell the flags of England, Scotland and Wales; anything else they spell is hidden.
 _TAGS = re.compile(
     "(?P<flag>\U0001f3f4\U000e0067\U000e0062"
@@ -105,13 +130,18 @@ def normalise_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _SURROGATE.sub("\ufffd", _LINE_END.sub("\n", text))
-    if text.isascii():
-        return _HIDDEN.sub("", text)
+    # Each expression takes milliseconds for a long text; to look for a character takes a hundredth of that.
+    if any(map(text.__contains__, _LINE_ENDS)):
+        text = _LINE_END.sub("\n", text)
+    if not is_storable(text):
+        text = _SURROGATE.sub("\ufffd", text)
     text = _HIDDEN.sub("", text)
-    text = _TAGS.sub(lambda tags: tags["flag"] or "", text)
+    if text.isascii():
+        return text
+    if _TAG.search(text):
+        text = _TAGS.sub(lambda tags: tags["flag"] or "", text)
     # A character is judged by the one before it, which may itself be removed.
-    while (plain := _OUT_OF_PLACE.sub("", text)) != text:
+    while any(map(text.__contains__, _CHANGING)) and (plain := _OUT_OF_PLACE.sub("", text)) != text:
         text = plain
     return text
 

@@ -40,9 +40,13 @@ class SelectionConfig:
         return self.diversity < 1
 
 
+# Longer texts are compared as they are: to normalise megabytes would block others.
+_MAX_NORMALIZED_CHARS = 10_000
+
+
 def normalize_words(text: str) -> str:
-    """Return the text for comparison, without differences in case and white space."""
-    return " ".join(text.casefold().split())
+    """Return the text for comparison, without differences in case and white space unless it is very long."""
+    return text if len(text) > _MAX_NORMALIZED_CHARS else " ".join(text.casefold().split())
 
 
 def filter_relevant(candidates: Sequence[SearchCandidate], min_score: float) -> list[SearchCandidate]:

@@ -53,7 +53,7 @@ from recollect.read.rerank import rerank
 from recollect.read.result_cache import CachedAnswer, ResultCache
 from recollect.read.rewrite import last_question
 from recollect.read.telemetry import observe_read
-from recollect.recall import RecallRequest
+from recollect.recall import RecallRequest, readable_messages
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
@@ -382,7 +382,9 @@ class Service:
                 scope, request, self._recall_config, self.search_deps, llm=llm, result_cache=self.result_cache
             )
             watching.record_recall(result)
-        self.recall_log.record_recall(scope, last_question(request.messages), result, at=started_at)
+        self.recall_log.record_recall(
+            scope, last_question(readable_messages(request.messages)), result, at=started_at
+        )
         self._access_counter.record(scope, result.context.used)
         return result
 

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -367,7 +367,22 @@ ORPHAN_SCAN_S = 10.0
 _PING_S = 2.0
 _APPEND_S = 15.0
 _MAX_CONCURRENT_SESSIONS = 8
-_BATCH_TURNS = 100
+_BATCH_TURNS, _BATCH_CHARS = 100, 1 << 18
+
+
+def _batches(turns: Iterable[SpilledTurn]) -> Iterator[list[SpilledTurn]]:
+    """Yield turns in batches that the ledger takes within the timeout."""
+    batch: list[SpilledTurn] = []
+    chars = 0
+    for turn in turns:
+        size = len(turn.message["content"])
+        if batch and (len(batch) == _BATCH_TURNS or chars + size > _BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(turn)
+        chars += size
+    if batch:
+        yield batch
 
 
 class SpillReplay:
@@ -435,17 +450,19 @@ class SpillReplay:
             await self._journal.blank_lines(path, (line for scope in finished for line in sessions[scope]))
         blocked.update(sessions.keys() - set(finished))
         for result in results:
-            # One user's backlog does not hold up the turns of other users.
-            if isinstance(result, BaseException) and not isinstance(result, Backlog):
+            # One user's backlog or long turns do not hold up the turns of other users.
+            if isinstance(result, BaseException) and not isinstance(result, Backlog | TimeoutError):
                 raise result
+        if any(isinstance(result, TimeoutError) for result in results):
+            async with asyncio.timeout(_PING_S):
+                await service.ping()
         return sum(result for result in results if isinstance(result, int))
 
     async def _replay_session(self, path: Path, scope: Scope, lines: Sequence[SpilledLine], service: Service) -> int:
         count = 0
         async with self._slots:
             for group in group_by_learning(line.turn for line in lines):
-                for start in range(0, len(group), _BATCH_TURNS):
-                    batch = group[start : start + _BATCH_TURNS]
+                for batch in _batches(group):
                     count += await self._replay_batch(batch, service) or await self._replay_each(path, batch, service)
         self._journal.mark_replayed(path, scope)
         return count

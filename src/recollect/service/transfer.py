@@ -76,7 +76,7 @@ class TransferService:
         An error names its line, counted from `done`. Vectors are used if they are of the current embedding model and
         of the text as stored.
         """
-        parsed = export.parse_lines(lines, model=self._embedder.model, user=user, done=done)
+        parsed = await export.parse_lines(lines, model=self._embedder.model, user=user, done=done)
         try:
             report = await self.import_records(parsed.records, by=by, vectors=parsed.vectors)
         except QuotaReached as error:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from recollect.aio.slices import TimeSlice
 from recollect.errors import InvalidInput
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.ledger import Ledger, read_pages
@@ -93,12 +94,13 @@ class ParsedExport:
         return record
 
 
-def parse_lines(
+async def parse_lines(
     lines: Iterable[Mapping[str, Any]], *, model: EmbeddingModel, user: str | None = None, done: int = 0
 ) -> ParsedExport:
     """Parse lines that follow `done` others; an error names the line."""
-    parsed = ParsedExport()
+    parsed, time_slice = ParsedExport(), TimeSlice()
     for number, line in enumerate(lines, done + 1):
+        await time_slice.pause()
         try:
             parsed.add(line, user=user, model=model)
         except InvalidInput as error:

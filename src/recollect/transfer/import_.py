@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+from recollect.aio.slices import TimeSlice
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.codec import from_plain
 from recollect.ledger.ledger import Ledger
@@ -180,10 +181,10 @@ async def _add_memories(
     outcomes = (await ledger.apply(scope, changes, by=by)).outcomes
     added = sum(outcome.changed for outcome in outcomes)
     # The others lost to a value of the same key with a higher confidence.
-    same = sum(
-        not outcome.changed and outcome.record.fingerprint == record.fingerprint
-        for outcome, record in zip(outcomes, records, strict=True)
-    )
+    same, time_slice = 0, TimeSlice()
+    for outcome, record in zip(outcomes, records, strict=True):
+        same += not outcome.changed and outcome.record.fingerprint == record.fingerprint
+        await time_slice.pause()
     return ImportCounts(added, present=same, kept=len(records) - added - same)
 
 

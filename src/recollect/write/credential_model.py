@@ -8,20 +8,21 @@ are in secrets.toml; `python -m evals.train_credentials` trains the model.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
-import numpy as np
-
-from recollect.models.linear_text import LinearTextModel, TextInput, load_model
+from recollect.models.linear_text import load_model
 from recollect.write.secret_rules import is_program_text
 
 MODEL_FILE = Path(__file__).parent / "credentials.npz"
@@ -29,6 +30,7 @@ BUCKETS = WORD_BUCKETS = 1 << 15
 OUTPUT = "credential"
 # Chosen on the training data: a false alarm damages a memory, a miss stores a credential.
 MIN_PROBABILITY = 0.5
+_MIN_LOGIT = math.log(MIN_PROBABILITY / (1 - MIN_PROBABILITY))
 
 _SPACELESS = "\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7af\uff1a\uff0c"
 _CHUNK = re.compile(rf"[{_SPACELESS}]+|[^\s{_SPACELESS}]+")
@@ -45,6 +47,7 @@ _WORDS_BEFORE, _WORDS_AFTER, _CONTEXT_WORDS = 8, 12, 8
 _MIN_CHARS, _MAX_CHARS = 3, 80
 _PHRASE_STARTS, _MIN_PHRASE_WORDS, _MAX_PHRASE_WORDS = 5, 3, 10
 _KINDS = {"pin": "PIN", "code": "recovery code"}
+_CONNECTING = frozenset(":=/|>")
 _STRONG = frozenset(["mixed", "symbol", "camel"])
 _PLAIN = frozenset(["lower", "capital", "upper", "letters", "hyphens"])
 # "Tulip#5" has the form Aa#0.
@@ -94,8 +97,7 @@ class Candidate:
     word: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(NamedTuple):
     """The nearest cues before and after a word, and how it is connected with them."""
 
     before: Cue | None
@@ -113,14 +115,13 @@ def find_credentials(text: str) -> Iterator[tuple[int, int, str]]:
     tokens, candidates = find_candidates(text)
     if not candidates:
         return
-    logits = _model().logits([to_input(each) for each in candidates])[:, 0]
     accepted: dict[int, Candidate] = {}
     ranked = sorted(
-        zip(logits.tolist(), candidates, strict=True), key=lambda pair: (pair[1].first - pair[1].last, -pair[0])
+        ((_logit(each), each) for each in candidates), key=lambda pair: (pair[1].first - pair[1].last, -pair[0])
     )
     for logit, candidate in ranked:
         places = range(candidate.first, candidate.last + 1)
-        if 1 / (1 + np.exp(-logit)) >= MIN_PROBABILITY and not any(place in accepted for place in places):
+        if logit >= _MIN_LOGIT and not any(place in accepted for place in places):
             accepted.update(dict.fromkeys(places, candidate))
     for candidate in dict.fromkeys(accepted.values()):
         yield candidate.start, candidate.end, candidate.kind
@@ -141,12 +142,19 @@ def _similar_after(
             return
 
 
-def to_input(candidate: Candidate) -> TextInput:
-    """Return the features of a candidate as the model's input; plain words have buckets of their own."""
+def feature_buckets(candidate: Candidate) -> set[int]:
+    """Return the buckets of a candidate's features; plain words have buckets of their own."""
     buckets = {crc32(each.encode("utf-8", "replace")) % BUCKETS for each in candidate.features}
     if candidate.word:
         buckets.add(BUCKETS + word_bucket(candidate.word))
-    return TextInput(np.array(sorted(buckets), np.int64), np.zeros(0, np.float32))
+    return buckets
+
+
+def _logit(candidate: Candidate) -> float:
+    # For the few candidates of a message, numpy would take longer than all other steps together.
+    weights, bias = _weights()
+    buckets = feature_buckets(candidate)
+    return bias + sum(map(weights.__getitem__, buckets)) / math.sqrt(len(buckets))
 
 
 def word_bucket(word: str) -> int:
@@ -166,12 +174,15 @@ def find_candidates(text: str) -> tuple[list[Token], list[Candidate]]:
     inside = {
         place for cue in cues for place in range(cue.first, cue.last + 1) if tokens[place].mark not in ("/", ":", "=")
     }
+    ends = {cue.last for cue in cues}
     candidates: dict[tuple[int, int], Candidate] = {}
     for cue in cues:
         near = range(max(0, cue.first - _WORDS_BEFORE), min(len(tokens), cue.last + 1 + _WORDS_AFTER))
         for place in near:
             token = tokens[place]
-            if (place, place) in candidates or place in inside or not _may_be_credential(text, token, cue):
+            if (place, place) in candidates or place in inside or not _may_be_connected(tokens, place, ends):
+                continue
+            if not _may_be_credential(text, token, cue):
                 continue
             context = _context(tokens, cues, place)
             # Without a connection only a word that cannot be anything else counts.
@@ -182,6 +193,14 @@ def find_candidates(text: str) -> tuple[list[Token], list[Candidate]]:
             for first, last in _phrases(tokens, cue.last + 1):
                 candidates.setdefault((first, last), _phrase_candidate(tokens, cue, first, last))
     return tokens, list(candidates.values())
+
+
+def _may_be_connected(tokens: Sequence[Token], place: int, ends: Set[int]) -> bool:
+    """Return whether a word can be a candidate at all: a quick check, since most words near a cue cannot."""
+    token = tokens[place]
+    if token.shape in _STRONG or token.mark in _CONNECTING or place - 1 in ends:
+        return True
+    return _word_at(tokens, place - 1) in _connecting_words() or _word_at(tokens, place + 1) in _links()
 
 
 def _may_be_credential(text: str, token: Token, cue: Cue) -> bool:
@@ -212,17 +231,19 @@ def _tokenize(text: str) -> list[Token]:
             tokens.append(Token(start, end, "", "", False, False, _REDACTED, ""))
             last_end = end
             continue
-        if not any(map(str.isalnum, core)):
+        is_word = core.isalnum()
+        if not is_word and not any(map(str.isalnum, core)):
             # A lonely "/" or "->" is the mark before the next word.
             continue
-        mark = _mark(text[last_end:start])
-        after = text[end : end + 2]
+        gap, after = text[last_end:start], text[end : end + 2]
+        mark = "" if gap == " " else _mark(gap)
         ends = (
             end >= len(text) or after[:1] in _CLAUSE_END or (after[:1] in _CLOSING and after[1:] in ("", " ", "\n"))
         )
         ends = ends or core[-1] == "!"
         is_quoted = start > 0 and text[start - 1] in "\"'“„«`「『"
-        split = None if "//" in core or core[0] in "/\\" else _SPLIT.search(core, 1, len(core) - _MIN_CHARS + 1)
+        may_split = not is_word and "//" not in core and core[0] not in "/\\"
+        split = _SPLIT.search(core, 1, len(core) - _MIN_CHARS + 1) if may_split else None
         if split and (name := core[: split.start()]).replace("-", "").replace("_", "").isalnum():
             middle = start + split.end()
             while middle < end and text[middle] in "=>\"'“`:":
@@ -266,15 +287,14 @@ def _shape(word: str) -> str:
 def _find_cues(lower: str, tokens: Sequence[Token]) -> list[Cue]:
     starts = [token.start for token in tokens]
     cues: list[Cue] = []
-    for kind, texts in _tables()["cues"].items():
-        for cue in texts:
-            at = lower.find(cue)
-            while at >= 0:
-                first = max(0, bisect_right(starts, at) - 1)
-                last = max(first, bisect_right(starts, at + len(cue.rstrip()) - 1) - 1)
-                if _is_cue(kind, cue, tokens[first] if tokens else None):
-                    cues.append(Cue(kind, first, last))
-                at = lower.find(cue, at + len(cue))
+    for cue in filter(lower.__contains__, _all_cues()):
+        at = lower.find(cue)
+        while at >= 0:
+            first = max(0, bisect_right(starts, at) - 1)
+            last = max(first, bisect_right(starts, at + len(cue.rstrip()) - 1) - 1)
+            token = tokens[first] if tokens else None
+            cues += [Cue(kind, first, last) for kind in _all_cues()[cue] if _is_cue(kind, cue, token)]
+            at = lower.find(cue, at + len(cue))
     return sorted(set(cues), key=attrgetter("first", "last", "kind"))
 
 
@@ -359,11 +379,11 @@ def _relation(tokens: Sequence[Token], before: Cue | None, after: Cue | None, pl
     token = tokens[place]
     if before:
         between = tokens[before.last : place]
-        if any(each.shape == _REDACTED for each in between):
+        if _REDACTED in [each.shape for each in between]:
             return "spent"
-        is_broken = any(each.ends_clause for each in between)
+        is_broken = True in [each.ends_clause for each in between]
         size, last = len(between) - 1, between[-1].word
-        if token.mark in (":", "=", "/", "|", ">"):
+        if token.mark in _CONNECTING:
             return f"mark{min(2, size)}{is_broken}"
         if size == 0:
             return f"next{is_broken}"
@@ -372,9 +392,9 @@ def _relation(tokens: Sequence[Token], before: Cue | None, after: Cue | None, pl
         if last in _joins():
             return f"join{is_broken}"
     if after:
-        words = [each.word for each in tokens[place + 1 : after.first]]
-        if words and len(words) <= 4 and not token.ends_clause and words[0] in _links():
-            return f"before{min(2, len(words))}"
+        count = after.first - place - 1
+        if 0 < count <= 4 and not token.ends_clause and tokens[place + 1].word in _links():
+            return f"before{min(2, count)}"
     return "none"
 
 
@@ -437,8 +457,13 @@ def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
 
 
 @cache
-def _all_cues() -> tuple[str, ...]:
-    return tuple(cue for cues in _tables()["cues"].values() for cue in cues)
+def _all_cues() -> Mapping[str, Sequence[str]]:
+    """Return the kinds of each cue."""
+    kinds: dict[str, list[str]] = {}
+    for kind, cues in _tables()["cues"].items():
+        for cue in cues:
+            kinds.setdefault(cue, []).append(kind)
+    return kinds
 
 
 @cache
@@ -452,5 +477,12 @@ def _joins() -> frozenset[str]:
 
 
 @cache
-def _model() -> LinearTextModel:
-    return load_model(MODEL_FILE)
+def _connecting_words() -> frozenset[str]:
+    return _links() | _joins()
+
+
+@cache
+def _weights() -> tuple[array[float], float]:
+    """Return the weight of each bucket, and the bias."""
+    model = load_model(MODEL_FILE)
+    return array("d", model.sparse[:, 0].tolist()), float(model.bias[0])

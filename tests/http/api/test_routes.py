@@ -304,3 +304,23 @@ def test_an_invalid_name_is_explained_without_a_pattern(
     assert (answer.status_code, message.startswith(parameter)) == (400, True), message
     assert reason in message
     assert "pattern" not in message
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "may_be_left_out"),
+    [
+        ("GET", "/graph?around=", None, False),
+        ("GET", "/graph?around=%20", None, False),
+        ("GET", "/memories?cursor=", None, True),
+        ("POST", "/memories", {"content": ""}, False),
+        ("POST", "/memories", {"content": "I like tea", "key": ""}, True),
+        ("POST", "/search", {"query": " "}, False),
+    ],
+)
+def test_only_what_is_optional_is_advised_to_be_left_out(
+    api: httpx.Client, method: str, path: str, body: dict[str, Any] | None, may_be_left_out: bool
+) -> None:
+    answer = api.request(method, path, json=body)
+    message = answer.json()["error"]["message"]
+    assert (answer.status_code, "is empty; give it at least one visible character" in message) == (400, True), message
+    assert ("leave it out" in message) == may_be_left_out

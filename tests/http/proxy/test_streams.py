@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.http.proxy.sse import StreamRecorder
+from recollect.http.proxy.sse import MAX_ANSWER_BYTES, SseReader, StreamRecorder
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
@@ -431,3 +431,18 @@ def test_recording_a_long_answer_takes_little_memory() -> None:
     text = asyncio.run(recorder.text())
     assert (len(text), text[:12]) == (6 * count, " 00000 00001")
     assert stored < 3 * len(text)
+
+
+def test_an_event_without_an_end_takes_bounded_memory_and_the_next_one_is_read() -> None:
+    reader, line = SseReader(), b"data: " + b"x" * (1 << 16) + b"\n"
+    tracemalloc.start()
+    try:
+        for _ in range(3 * MAX_ANSWER_BYTES // len(line)):
+            assert reader.feed(line) == []
+        stored, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stored < 1.5 * MAX_ANSWER_BYTES
+    [large] = reader.feed(b"\n")
+    assert len(large) <= MAX_ANSWER_BYTES
+    assert reader.feed(b"data: next\n\n") == [b"next"]

@@ -92,6 +92,48 @@ def test_an_answer_that_is_no_chat_completion_is_a_502(translating: ResponsesSer
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_redirect_is_neither_followed_nor_relayed(
+    server: ResponsesServer, llm: ScriptedLLM, streamed: bool
+) -> None:
+    with ScriptedLLM() as elsewhere:
+        llm.fault(http_error(307, b"", headers={"location": f"{elsewhere.base_url}/responses"}), times=None)
+        body = {"model": "m", "input": "Hi", "stream": streamed}
+        for _ in range(2):
+            answer = httpx.post(f"{server.url}/responses", json=body, timeout=60)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_redirects")
+            assert "location" not in answer.headers
+        assert not elsewhere.requests
+
+
+def test_a_translated_stream_that_is_too_large_fails_and_its_part_is_stored(
+    translating: ResponsesServer, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.http.responses.from_chat.MAX_BUFFERED_BYTES", 100_000)
+    llm.reply("many words " * 20_000)
+    with client_of(translating) as sdk:
+        events = list(sdk.responses.create(model="m", input="Hi", stream=True))
+        assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+        failed = sdk.responses.retrieve(events[-1].response.id)  # type: ignore[union-attr]
+        assert failed.error is not None
+        assert "larger than 100,000 bytes" in failed.error.message
+        assert len(failed.output_text) < 100_000
+
+
+def test_a_native_stream_that_is_too_large_is_relayed_and_not_stored(
+    responses_server: ResponsesServer, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.http.responses.passthrough.MAX_BUFFERED_BYTES", 100_000)
+    text = "many words " * 20_000
+    llm.reply(text)
+    with responses_server.connected(llm.base_url, "native") as server, client_of(server) as sdk:
+        events = list(sdk.responses.create(model="m", input="Hi", stream=True))
+        assert events[-1].type == "response.completed"
+        assert events[-1].response.output_text == text
+        server.run(server.context.tasks.close())
+        assert server.memory.answers == []
+
+
 def test_nothing_is_stored_of_a_rejected_request(translating: ResponsesServer, llm: ScriptedLLM) -> None:
     body = {"model": "m", "input": "My dog is Rex", "tools": [{"type": "web_search"}]}
     assert httpx.post(f"{translating.url}/responses", json=body, timeout=60).status_code == 400

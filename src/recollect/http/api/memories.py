@@ -32,6 +32,7 @@ from recollect.http.api.schemas import (
 from recollect.http.api.schemas import Filter as FilterBody
 from recollect.http.api.sessions import Messages, dump_messages
 from recollect.http.auth.caller import Caller, CallerDep
+from recollect.http.json_stream import SlicedJSONResponse
 from recollect.http.params import (
     CURSOR_PATTERN,
     Count,
@@ -524,7 +525,7 @@ async def search(
             traced_id=traced_id,
         ),
     )
-    return json_response(
+    return SlicedJSONResponse(
         {
             **result.to_dict(),
             "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
@@ -558,7 +559,7 @@ async def recall(
             traced_id=await _check_traced_id(body, caller, scope, service),
         ),
     )
-    return json_response(result)
+    return SlicedJSONResponse(result.to_dict())
 
 
 async def _check_traced_id(body: QueryOptions, caller: Caller, scope: Scope, service: Service) -> str:

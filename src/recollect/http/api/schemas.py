@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, cr
 
 from recollect.errors import InvalidInput, StaleVersion
 from recollect.http.errors import Error, SafeJSONResponse, error_responses
+from recollect.http.json_stream import SlicedJSONResponse
 from recollect.http.params import CURSOR_PATTERN, Id, Label, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
 from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust
@@ -244,7 +245,7 @@ def list_response(items: Sequence[_Serializable]) -> JSONResponse:
 def page_response(items: Sequence[_Item], limit: int, make_cursor: Callable[[_Item], str]) -> JSONResponse:
     """Return a page of `limit` items; the caller fetched one more, which shows whether there is a next page."""
     more = make_cursor(items[limit - 1]) if len(items) > limit else None
-    return json_response({"results": [each.to_dict() for each in items[:limit]], "cursor": more})
+    return SlicedJSONResponse({"results": [each.to_dict() for each in items[:limit]], "cursor": more})
 
 
 def encode_cursor(*parts: str | int) -> str:

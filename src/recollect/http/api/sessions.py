@@ -26,6 +26,7 @@ from recollect.http.api.schemas import (
     page_response,
 )
 from recollect.http.auth.caller import CallerDep
+from recollect.http.json_stream import SlicedJSONResponse
 from recollect.http.params import Id, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.messages import describe_excess
@@ -163,7 +164,7 @@ async def list_turns(scope: ScopeDep, service: ServiceDep, limit: Limit = 100, c
     learned = await service.learned_from(scope, [turn.id for turn in turns[:limit]])
     results = [{**turn.to_dict(), "learned": learned.get(turn.id, [])} for turn in turns[:limit]]
     more = encode_cursor(turns[limit - 1].position) if len(turns) > limit else None
-    return json_response({"results": results, "cursor": more})
+    return SlicedJSONResponse({"results": results, "cursor": more})
 
 
 @sessions_router.get("/sessions", response_model=PageOf[SessionResponse])

@@ -28,7 +28,7 @@ _MAX_PIECE_BYTES = 1 << 16
 class SseReader:
     """Takes the bytes of a stream as they arrive, and returns the data of each complete event.
 
-    Of a line that is longer than any event should be, only the beginning is kept.
+    Of a line, or of the lines of one event, that are longer than any event should be, only the beginning is kept.
     """
 
     def __init__(self) -> None:
@@ -36,6 +36,7 @@ class SseReader:
         # The start of the buffer without a line break, so that a large event in small pieces is searched once.
         self._searched = 0
         self._data: list[bytes] = []
+        self._data_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that are complete now."""
@@ -46,10 +47,12 @@ class SseReader:
             line = bytes(self._buffer[start:end]).removesuffix(b"\r")
             start = end + 1
             if line.startswith(b"data:"):
-                self._data.append(line[5:].removeprefix(b" "))
+                self._data_bytes += len(line)
+                if self._data_bytes <= MAX_ANSWER_BYTES:
+                    self._data.append(line[5:].removeprefix(b" "))
             elif not line and self._data:
                 complete.append(b"\n".join(self._data))
-                self._data = []
+                self._data, self._data_bytes = [], 0
         del self._buffer[:start]
         del self._buffer[MAX_ANSWER_BYTES:]
         self._searched = len(self._buffer)

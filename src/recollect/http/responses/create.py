@@ -14,6 +14,7 @@ from recollect.http.proxy.asgi_io import (
     DisconnectWatcher,
     encode_headers,
     error_body,
+    find_refusal,
     headers_by_name,
     headers_for_client,
     headers_for_upstream,
@@ -81,6 +82,10 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
         return
     try:
         await asyncio.shield(storing)
+        if refusal := find_refusal(request.scope, upstream, reply):
+            body = error_body(refusal[1], kind="server_error", code=refusal[0])
+            await request.answer_json(body, encode_headers(chat.headers), status=502)
+            return
         if reply.status >= 400:
             await relay(request.send, reply, headers_for_client(reply.headers, chat.headers))
             return
@@ -118,7 +123,7 @@ async def _send(request: AsgiRequest, call: _CreateCall) -> tuple[bool, Upstream
             return True, reply
         is_supported, reply = await _detect_responses_api(reply, call.params)
         if is_supported:
-            if reply.status < 400:
+            if reply.status < 300:
                 modes[name] = "native"
             return True, reply
     _check_translatable(call.params)

@@ -23,7 +23,7 @@ from recollect.http.responses.items import (
 )
 from recollect.http.responses.persistence import ResponseTracker, ResponseWriter
 from recollect.http.responses.request import Json
-from recollect.http.upstream.protocol import Header, UpstreamResponse, buffer_response
+from recollect.http.upstream.protocol import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
 from recollect.model.times import now
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -244,8 +244,12 @@ async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslat
                 translator.mark_done()
             yield translator.feed(completion)
         else:
-            reader = SseReader()
+            reader, size = SseReader(), 0
             async for chunk in reply.chunks():
+                size += len(chunk)
+                if size > MAX_BUFFERED_BYTES:
+                    # The last event repeats the whole answer.
+                    raise UpstreamBroken(f"the upstream's answer is larger than {MAX_BUFFERED_BYTES:,} bytes")
                 if events := _translate_events(reader.feed(chunk), translator):
                     yield events
                 if translator.is_finished:

@@ -113,14 +113,19 @@ def _to_input_part(part: Mapping[str, Any]) -> Json:
 
 
 class PassthroughState:
-    """The state of a relayed response: `response` as far as it arrived, `is_finished` once its end did."""
+    """The state of a relayed response: `response` as far as it arrived, `is_finished` once its end did.
+
+    `is_too_large` is set once more arrived than is stored; the response is empty then.
+    """
 
     def __init__(self) -> None:
         self.response: Json = {}
+        self.is_too_large = False
         self.is_finished = False
         self._reader = SseReader()
         self._output: dict[int, Json] = {}
         self._number = -1
+        self._bytes_left = MAX_BUFFERED_BYTES
 
     @property
     def id(self) -> str:
@@ -129,6 +134,13 @@ class PassthroughState:
 
     def feed(self, chunk: bytes) -> None:
         """Take the next piece."""
+        self._bytes_left -= len(chunk)
+        if self._bytes_left < 0:
+            if not self.is_too_large:
+                _log.warning("an answer is larger than %d bytes; it is relayed and not stored", MAX_BUFFERED_BYTES)
+            self.is_too_large, self.is_finished = True, False
+            self.response, self._output, self._reader = {}, {}, SseReader()
+            return
         for data in self._reader.feed(chunk):
             if (event := decode_object(data)) is not None:
                 self._apply_event(event)

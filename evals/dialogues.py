@@ -9,8 +9,10 @@ from typing import Any
 
 from evals.conversation import DatasetConversation, DatasetQuestion, DatasetTurn
 
-_OWN = Path(__file__).parent / "data" / "conversations.jsonl"
+_DATA = Path(__file__).parent / "data"
 _SCENES = 12
+# Dialogues of different people that are remembered together, so that there is much to choose from.
+_DIALOGUES = 4
 # A span of many turns says little about which of them answers.
 _MAX_SPAN = 12
 
@@ -62,7 +64,7 @@ def read_qmsum(meetings: dict[str, Any]) -> Iterable[DatasetConversation]:
 
 def read_own() -> Iterable[DatasetConversation]:
     """Read the project's own talks: forty messages of one user on one subject."""
-    for line in _OWN.read_text(encoding="utf-8").splitlines():
+    for line in (_DATA / "conversations.jsonl").read_text(encoding="utf-8").splitlines():
         talk = json.loads(line)
         turns = [
             DatasetTurn(id=f"{talk['id']}:{at}", text=text, speaker="user", session=f"{talk['id']}:{at // 4}")
@@ -79,6 +81,37 @@ def read_own() -> Iterable[DatasetConversation]:
         ]
         yield DatasetConversation(
             name=f"own {talk['id']}", speakers=frozenset({talk["id"]}), turns=tuple(turns), questions=tuple(questions)
+        )
+
+
+def read_dialogues() -> Iterable[DatasetConversation]:
+    """Read the project's own dialogues over months, four of different people to a conversation."""
+    dialogues = [json.loads(line) for line in (_DATA / "dialogues.jsonl").read_text(encoding="utf-8").splitlines()]
+    for start in range(0, len(dialogues), _DIALOGUES):
+        turns: list[DatasetTurn] = []
+        questions: list[DatasetQuestion] = []
+        for dialogue in dialogues[start : start + _DIALOGUES]:
+            for number, session in enumerate(dialogue["sessions"]):
+                name = f"{dialogue['id']}:{number}"
+                at = session["date"].replace(" ", "T") + ":00+00:00"
+                turns += [
+                    DatasetTurn(id=f"{name}:{place}", text=text, speaker=speaker, session=name, at=at)
+                    for place, (speaker, text) in enumerate(session["turns"])
+                ]
+            questions += [
+                DatasetQuestion(
+                    id=f"{dialogue['id']}:q{at}",
+                    text=each["q"],
+                    category=each["kind"],
+                    gold=tuple(f"{dialogue['id']}:{session}:{turn}" for session, turn in each["evidence"]),
+                )
+                for at, each in enumerate(dialogue["questions"])
+            ]
+        yield DatasetConversation(
+            name=f"dialogues {start}",
+            speakers=frozenset({str(start)}),
+            turns=tuple(turns),
+            questions=tuple(questions),
         )
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 _STEPS = 40
 _RIDGE = 1e-3
+_LENGTHS = [0.5**halvings for halvings in range(12)]
+_SHORTEST = _LENGTHS[-2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,27 @@ def fit_listwise(request: Sequence[RankingExample]) -> tuple[float, np.ndarray]:
     ridge[0] = 0
     beta = np.zeros(inputs.shape[1])
     beta[0] = -3.0
+
+    def likelihood(scores: np.ndarray) -> float:
+        nothing = np.log(1 + np.add.reduceat(np.exp(np.clip(scores, -40, 40)), starts))
+        return float((rows * target) @ scores - weights @ nothing)
+
+    scores = inputs @ beta
+    best = likelihood(scores)
     for _ in range(_STEPS):
-        odds = np.exp(np.clip(inputs @ beta, -40, 40))
+        odds = np.exp(np.clip(scores, -40, 40))
         share = odds / np.repeat(1 + np.add.reduceat(odds, starts), sizes)
         weighted = inputs * (rows * share)[:, None]
         averages = np.add.reduceat(inputs * share[:, None], starts)
         gradient = inputs.T @ (rows * (target - share)) - ridge * beta
         curve = inputs.T @ weighted - (averages * weights[:, None]).T @ averages + np.diag(ridge + 1e-9)
         step = np.linalg.solve(curve, gradient)
-        beta += step * min(1.0, 2.0 / np.abs(step).max())
-        if np.abs(step).max() < 1e-5:
+        direction = inputs @ step
+        # A whole step may go too far; the penalty is small enough to be left out here.
+        length = next(each for each in _LENGTHS if likelihood(scores + each * direction) >= best or each < _SHORTEST)
+        beta, scores = beta + length * step, scores + length * direction
+        gain, best = likelihood(scores) - best, likelihood(scores)
+        if gain < 1e-8:
             break
     scaled = beta[1:] / deviation
     return float(beta[0] - mean @ scaled), scaled

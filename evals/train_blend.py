@@ -1,6 +1,7 @@
 """Train the blend that judges candidates (`read/blend.toml` and `read/blend_without_late.toml`).
 
-    python -m evals.train_blend longmemeval=FILE friendsqa=FOLDER qmsum=FOLDER own= [--measure locomo=FILE beam=FILE]
+    python -m evals.train_blend longmemeval=FILE friendsqa=FOLDER qmsum=FOLDER own= dialogues= \\
+        [--measure locomo=FILE beam=FILE]
 
 Each set weighs the same, so that no one of them is fitted. Questions of other people are asked too, and small parts
 of each conversation are used as if they were all there is, so that the blend learns what nothing looks like, and what
@@ -27,7 +28,7 @@ import numpy as np
 import recollect.read
 from evals.adapter import USER, as_message
 from evals.datasets import load
-from evals.dialogues import read_friendsqa, read_own, read_qmsum
+from evals.dialogues import read_dialogues, read_friendsqa, read_own, read_qmsum
 from evals.fitting import RankingExample, balanced, fit_listwise, ndcg_at, platt, recall_at
 from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
@@ -161,6 +162,8 @@ def read_set(part: str) -> list[Material]:
     folder = Path(path)
     if name == "own":
         conversations = list(read_own())
+    elif name == "dialogues":
+        conversations = list(read_dialogues())
     elif name == "friendsqa":
         files = sorted(folder.glob("friendsqa_*.json"))
         scenes = [scene for file in files for scene in json.loads(file.read_text(encoding="utf-8"))["data"]]

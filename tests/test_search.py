@@ -95,3 +95,14 @@ def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
         ):
             memory.remember(text, user_id="ann", wait=True)
         yield memory
+
+
+def test_an_earlier_turn_that_asks_the_same_is_no_answer(tmp_path: Path) -> None:
+    with Memory(home=tmp_path) as memory:
+        for at, text in enumerate(("How do we deploy?", "We deploy with make ship")):
+            memory.remember(text, user_id="a", session_id=f"s{at}")
+        for query in ("how do we deploy", "How do we deploy?"):
+            assert memory.search(query, user_id="a")[0].memory == "We deploy with make ship"
+            assert "How do we deploy?" not in [hit.memory for hit in memory.search(query, user_id="a")]
+        # Who looks for the words of a statement finds it.
+        assert memory.search("We deploy with make ship", user_id="a")[0].memory == "We deploy with make ship"

@@ -34,9 +34,10 @@ from recollect.read.late_interaction import LateInteraction
 from recollect.read.policy import separate_instructions
 from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates, prefer_newest
 from recollect.read.question import analyze_question
+from recollect.read.question_model import is_question
 from recollect.read.rank import RankingWeights, SearchCandidate, rank
 from recollect.read.rerank import apply_rerank_scores, rerank
-from recollect.read.select import SelectionConfig, filter_relevant, select
+from recollect.read.select import SelectionConfig, filter_relevant, normalize_words, select
 from recollect.read.stale_turns import replace_stale_turns
 from recollect.read.telemetry import StepTimer, trace_absent, trace_candidates
 from recollect.text.time_expressions import Period
@@ -56,6 +57,8 @@ _MIN_POOL = 40
 _SPARE, _SPARE_FOR_DIVERSITY = 8, 12
 # Longer queries are cut in the middle: the question is at the beginning or at the end of a pasted text.
 _MAX_QUERY_CHARS = 8_000
+# A longer question is hardly asked twice in the same words.
+_MAX_REPEATED_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,10 +338,18 @@ async def _select(
         diversity=ranking.diversity,
         per_source=ranking.hits_per_source,
         elbow=ranking.search_elbow,
-        exclude_texts=request.exclude_texts,
+        exclude_texts=request.exclude_texts | _repetitions(request.query),
     )
     vectors = await _vectors(gathered, candidates) if config.is_diverse else None
     return select(candidates, vectors, config)
+
+
+def _repetitions(query: str) -> frozenset[str]:
+    """Return the normalised texts of earlier turns that ask the same, which answers nothing."""
+    if len(query) > _MAX_REPEATED_CHARS or not is_question(query):
+        return frozenset()
+    words = normalize_words(query).rstrip("?？؟ ")
+    return frozenset(words + mark for mark in ("", "?", "？", "؟", " ?"))
 
 
 async def _vectors(gathered: GatheredCandidates, candidates: Sequence[SearchCandidate]) -> Floats:

@@ -214,7 +214,7 @@ async def test_the_backlog_of_one_user_does_not_delay_others(
 async def test_turns_that_take_too_long_do_not_delay_those_of_other_users(
     journal: SpillJournal, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spill_journal, "_APPEND_S", 0.5)
+    monkeypatch.setattr(spill_journal, "APPEND_TIMEOUT_S", 0.5)
     bob, replay, remember = Scope("bob"), SpillReplay(journal, lambda: service), service.remember
     released = asyncio.Event()
 

@@ -76,9 +76,10 @@ def terms_of(text: str) -> list[str]:
         for word in _WORD.findall(_plain(piece)):
             # Very long runs are not cached: as keys they would cost more than they save.
             terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
+        terms += compound_terms(piece)
         if len(terms) >= MAX_TERMS:
             break
-    return [*terms, *compound_terms(text)][:MAX_TERMS]
+    return terms[:MAX_TERMS]
 
 
 def compound_terms(text: str) -> list[str]:

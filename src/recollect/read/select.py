@@ -86,7 +86,7 @@ def _dedupe(candidates: Sequence[SearchCandidate], config: SelectionConfig) -> l
         words = normalize_words(each.record.content)
         turns = _source_turns(each)
         if words in config.exclude_texts and each.record.category is Category.TURN:
-            each.decision = "it is already in the messages"
+            each.decision = "it repeats the request"
         elif words in seen:
             # A learned memory replaces a turn with the same words.
             first = candidates[seen[words]]

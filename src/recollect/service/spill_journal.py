@@ -365,7 +365,7 @@ CHAT_AUTHOR = Author("proxy", "chat")
 POLL_S = 1.0
 ORPHAN_SCAN_S = 10.0
 _PING_S = 2.0
-_APPEND_S = 15.0
+APPEND_TIMEOUT_S = 15.0
 _MAX_CONCURRENT_SESSIONS = 8
 _BATCH_TURNS, _BATCH_CHARS = 100, 1 << 18
 
@@ -500,7 +500,7 @@ class SpillReplay:
     async def _remember(self, batch: Sequence[SpilledTurn], service: Service) -> RememberResult:
         """Store turns of one session that are learned from in the same way."""
         first = batch[0]
-        async with asyncio.timeout(_APPEND_S):
+        async with asyncio.timeout(APPEND_TIMEOUT_S):
             return await service.remember(
                 first.scope,
                 [each.message for each in batch],

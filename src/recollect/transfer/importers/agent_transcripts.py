@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
+from recollect.aio.erasable_cache import erasable_cache
 from recollect.coding.events import MAX_TURN_CHARS
 from recollect.coding.transcripts import read_message, turn_key
 from recollect.model.text import head_and_tail
@@ -72,7 +72,7 @@ def read_session(session: AgentSession, entries: Iterable[tuple[str, Mapping[str
     yield from emit(answer)
 
 
-@lru_cache(maxsize=1024)
+@erasable_cache(1024)
 def _project_of(folder: str) -> str:
     return find_project(folder, {}).id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 # Enough to tell two texts apart that the model knows nothing about.
 MAX_UNKNOWN_WORDS = 64
 MAX_UNKNOWN_CHARACTERS = 32_768
+
+# Keys of longer texts are computed in a thread.
+_INLINE_CHARS = 1 << 16
 
 # Below this a row has no direction worth keeping.
 NO_LENGTH = 1e-9
@@ -100,7 +104,7 @@ class CachedEmbedder:
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
         """Embed `texts` in order, with one call of `inner` for those not in the cache."""
-        keys = [_key(self.model, role, text) for text in texts]
+        keys = await self._keys(texts, role)
         # Held here as well as in the cache: a batch larger than the cache must still be answered.
         vectors = {key: self._vectors[key] for key in keys if key in self._vectors}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
@@ -110,6 +114,13 @@ class CachedEmbedder:
             vectors.update((key, row.copy()) for key, row in zip(missing, rows, strict=True))
         self._store(keys, vectors)
         return _stack([vectors[key] for key in keys], self.model.dimensions)
+
+    async def _keys(self, texts: Sequence[str], role: Role) -> list[bytes]:
+        def compute() -> list[bytes]:
+            return [_key(self.model, role, text) for text in texts]
+
+        # Megabytes would keep other requests waiting.
+        return compute() if sum(map(len, texts)) <= _INLINE_CHARS else await asyncio.to_thread(compute)
 
     def clear(self) -> int:
         """Clear the cache; return the number of vectors."""

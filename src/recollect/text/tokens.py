@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from recollect.model.text import split_long_text
+
 # No token stands for more characters than this: a capital, six letters, and the space before them.
 MAX_CHARS_PER_TOKEN = 8
 TRUNCATION_MARK = "… [cut]"
@@ -31,6 +33,10 @@ _MAX_GUESSES = 12
 
 def count_tokens(text: str) -> int:
     """Return an upper estimate of the tokens of the text; at most the sum over its lines and line ends."""
+    return sum(map(_count_piece, split_long_text(text)))
+
+
+def _count_piece(text: str) -> int:
     tokens = len(_PIECE.findall(text))
     for run in _RUN.findall(text):
         tokens += 2 * len(run) // 5

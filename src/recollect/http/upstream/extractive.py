@@ -60,9 +60,9 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
         )
     fields = _parse_fields(await _body(request))
     messages = [each for each in fields["messages"] if isinstance(each, Mapping)]
-    # Long memories take seconds.
+    # Long memories and messages take seconds.
     content = await asyncio.to_thread(answer_from_memory, messages, request.memory)
-    prompt = sum(count_tokens(message_text(each.get("content"))) for each in messages)
+    prompt = await asyncio.to_thread(_count_prompt, messages)
     completion = count_tokens(content)
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": MODEL}
@@ -74,6 +74,10 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return _json({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def _count_prompt(messages: Sequence[Mapping[str, Any]]) -> int:
+    return sum(count_tokens(message_text(each.get("content"))) for each in messages)
 
 
 async def _body(request: UpstreamRequest) -> bytes:

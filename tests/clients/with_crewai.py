@@ -17,7 +17,7 @@ from recollect.integrations.crewai import CrewMemory
 
 def agent(memory: CrewMemory | None = None) -> Agent:
     options = {} if memory is None else {"memory": memory}
-    return Agent(role="assistant", goal="Help", backstory="You plan trips", llm="openai/scripted", **options)
+    return Agent(role="assistant", goal="Help", backstory="You plan trips", llm="openai/gpt-4o-mini", **options)
 
 
 def ask(memory: Memory, user: str, session: str, words: str) -> str:

@@ -57,6 +57,20 @@ def test_a_recall_is_explained_down_to_one_candidate(browser: Browser, client: h
         expect(page.locator("section", has_text="Recent recalls")).to_contain_text("Where do I live?")
 
 
+def test_what_is_typed_stays_when_the_page_is_rendered_again(browser: Browser, client: httpx.Client) -> None:
+    from playwright.sync_api import expect
+
+    with opened(browser, root_of(client), "why") as page:
+        for view, label in (("why", "Question"), ("graph", "Name, key or id"), ("browse", "Search")):
+            go_to(page, view)
+            field = page.get_by_label(label)
+            field.press_sequentially("Ber")
+            with page.expect_response("**/changes*"):
+                page.evaluate("window.dispatchEvent(new Event('recollect:login'))")
+            expect(page.locator(".live.on")).to_be_visible()
+            expect(field).to_have_value("Ber")
+
+
 def test_a_session_shows_what_was_learned_beside_what_was_said(browser: Browser, filled: str) -> None:
     from playwright.sync_api import expect
 

@@ -35,7 +35,7 @@ function Navigation() {
   const { user, users, me, live } = useSession();
   return html`<nav class="navigation" aria-label="Views">
     <a class="brand" href=${link("timeline")}><img src="page/icon.svg" alt="" width="26" height="26" /><span>Recollect</span></a>
-    ${!me?.user_id && html`<form class="user-choice" onSubmit=${chooseUser}><label for="user">User</label><input id="user" name="user" list="users" value=${user} required autocomplete="off" onChange=${chooseUser} />
+    ${!me?.user_id && html`<form class="user-choice" onSubmit=${chooseUser}><label for="user">User</label><input id="user" name="user" list="users" key=${user} defaultValue=${user} required autocomplete="off" onChange=${chooseUser} />
       <datalist id="users">${users.map((each) => html`<option value=${each} key=${each}></option>`)}</datalist></form>`}
     <ul>${VIEWS.map(
       (each) => html`<li key=${each.name}><a href=${link(each.name)} aria-current=${view === each.name ? "page" : undefined}>

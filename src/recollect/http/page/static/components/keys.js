@@ -56,7 +56,7 @@ function NewKey({ onClose, isFirst }) {
       : html`<form class="stack" onSubmit=${submit}>
           <label>Access to <select value=${kind} onChange=${(/** @type {Event} */ event) => setKind(/** @type {HTMLSelectElement} */ (event.target).value)}>
             <option value="user">one user</option><option value="everyone">every user (an application)</option><option value="admin">everything (admin)</option></select></label>
-          ${kind === "user" && html`<label>User <input name="user" required value=${state.user} /></label>`}
+          ${kind === "user" && html`<label>User <input name="user" required defaultValue=${state.user} /></label>`}
           <label>Name <input name="name" placeholder="laptop" /></label>
           ${kind !== "admin" && html`<label>Project <input name="project" placeholder="all" /></label><label class="row"><input type="checkbox" name="readonly" /> read only</label>`}
           <label>Valid for days <input name="days" type="number" min="1" max="3650" placeholder="no end" /></label>

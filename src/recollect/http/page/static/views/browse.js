@@ -1,6 +1,6 @@
 /** All memories: facets, search, sorting, and actions on many at once. */
 
-import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { post } from "../api.js";
 import { fetchAll } from "../bulk.js";
 import { plural } from "../format.js";
@@ -76,14 +76,23 @@ function onRowKey(event, index, items, selection) {
 /** @param {{search: string, sort: string}} props */
 function SearchBar({ search, sort }) {
   const timer = useRef(0);
+  const [text, setText] = useState(search);
+  // Another address was opened; what is being typed is not replaced.
+  useLayoutEffect(() => {
+    if (!timer.current && search !== text.trim()) setText(search);
+  }, [search]);
   /** @param {Event} event */
   const onInput = (event) => {
     const { value } = /** @type {HTMLInputElement} */ (event.target);
+    setText(value);
     clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => setQuery({ q: value.trim() }), 250);
+    timer.current = window.setTimeout(() => {
+      timer.current = 0;
+      setQuery({ q: value.trim() });
+    }, 250);
   };
   return html`<form class="search-bar" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <label class="search-field"><span class="visually-hidden">Search</span><input type="search" placeholder="Search by words or by meaning: “what can the trip cost”" value=${search} onInput=${onInput} /></label>
+    <label class="search-field"><span class="visually-hidden">Search</span><input type="search" placeholder="Search by words or by meaning: “what can the trip cost”" value=${text} onInput=${onInput} /></label>
     ${!search && html`<label class="row"><span class="soft small">Sort</span><select value=${sort} onChange=${(/** @type {Event} */ event) => setQuery({ sort: /** @type {HTMLSelectElement} */ (event.target).value })}>
       ${Object.entries(SORTS).map(([name, each]) => html`<option key=${name} value=${name}>${each.title}</option>`)}</select></label>`}
   </form>`;

@@ -42,7 +42,7 @@ function Search({ around, depth, superseded }) {
   };
   return html`<form class="row why-form" role="search" onSubmit=${submit}>
     <label class="visually-hidden" for="around">Name, key or id of a memory</label>
-    <input id="around" type="search" name="around" value=${around} placeholder="A name, such as Berlin" required /><button class="primary">Show</button>
+    <input id="around" type="search" name="around" key=${around} defaultValue=${around} placeholder="A name, such as Berlin" required /><button class="primary">Show</button>
     <button type="button" aria-pressed=${depth === 2} onClick=${() => setQuery({ depth: depth === 2 ? 1 : 2 })}>Two steps</button>
     <button type="button" aria-pressed=${superseded} onClick=${() => setQuery({ past: superseded ? "" : 1 })}>With the past</button>
   </form>`;

@@ -42,7 +42,7 @@ function QuestionForm({ question, memory }) {
   };
   return html`<form class="row why-form" role="search" onSubmit=${submit}>
     <label class="visually-hidden" for="question">Question</label>
-    <input id="question" type="search" name="q" value=${question} placeholder="Where do I live?" required />
+    <input id="question" type="search" name="q" key=${question} defaultValue=${question} placeholder="Where do I live?" required />
     <button class="primary">Ask</button>
     ${memory && html`<span class="small soft">with a look at one memory <button type="button" class="quiet" onClick=${() => setQuery({ memory: "" })}>remove</button></span>`}
   </form>`;

@@ -144,5 +144,6 @@ document.addEventListener("keydown", (event) => {
 const theme = localStorage.getItem("recollect.theme");
 if (theme) setTheme(theme);
 window.addEventListener("recollect:login", () => state.me && start());
-render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));
+// The first request is on its way while the page is rendered.
 start();
+render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

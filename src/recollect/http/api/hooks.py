@@ -59,7 +59,7 @@ _BranchHeader = Annotated[
     ),
     DecodedHeader,
 ]
-_EXAMPLE = {"session_id": "5b1c", "cwd": "/work/shop", "prompt": "How do we deploy?"}
+_EXAMPLE = {"session_id": "5b1c", "cwd": "/home/alex/shop", "prompt": "How do we deploy?"}
 _Payload = Annotated[dict[str, Any], Body(description="The event as the client describes it.", examples=[_EXAMPLE])]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 
 from tests.support.recollect_server import START_S, RecollectServer, environment
+from tests.support.remember_samples import wait_until
 
 UI = (sys.executable, "-m", "recollect.cli.main", "ui")
 
@@ -30,9 +30,7 @@ def test_a_server_is_started_and_the_browser_opened_at_its_page(tmp_path: Path) 
     browser.chmod(0o755)
     with RecollectServer(home, command="ui", BROWSER=str(browser)) as server:
         assert httpx.get(f"{server.url}/").headers["content-type"].startswith("text/html")
-        deadline = time.monotonic() + START_S
-        while not opened.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(opened.exists)
         assert opened.read_text() == f"{server.url}/"
         port = server.url.rpartition(":")[2]
         # The running server is found, by its address or by the settings.

@@ -160,6 +160,9 @@ def test_a_client_is_connected_and_the_connection_tested(browser: Browser, clien
     root = root_of(client)
     with opened(browser, root, "connect") as page:
         expect(page.locator("[id='copy snippet']")).to_contain_text(f"{root}/v1")
+        for title, text in (("Coding agents", f"recollect install claude-code --url {root}"), ("MCP", f"{root}/mcp")):
+            page.get_by_role("button", name=title, exact=True).click()
+            expect(page.locator("[id='copy snippet']")).to_contain_text(text)
         page.get_by_role("button", name="Test", exact=True).click()
         expect(page.locator("main")).to_contain_text("It works: one message stored")
     assert contents(client.get("/memories")) == []

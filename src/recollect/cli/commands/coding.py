@@ -174,7 +174,9 @@ def _carry_out(cli: CliContext, plan: InstallPlan, verb: str, *, dry_run: bool, 
     files = [str(change.path) for change in plan.changes]
     document = {"client": plan.client.name, "files": files, "written": is_written, "notes": list(plan.notes)}
     summary = f"{'Changed' if is_written else 'Would change'} {len(files)} files of {plan.client.title}."
-    cli.reply(document, bold(summary) if files else f"Nothing to {verb}: {plan.client.title} is as it should be.")
+    state = "already" if verb == "install" else "not"
+    nothing = f"Nothing to {verb}: Recollect is {state} in the configuration of {plan.client.title}."
+    cli.reply(document, bold(summary) if files else nothing)
     return is_written
 
 

@@ -124,4 +124,48 @@ session = RecollectSession("monday", memory, user_id=${quoted(user)})
 config = RunConfig(call_model_input_filter=recalling(memory, user_id=${quoted(user)}))
 print(Runner.run_sync(Agent("assistant"), "Where do I live?", session=session, run_config=config).final_output)`,
   },
+  {
+    name: "coding-agents",
+    title: "Coding agents",
+    intro: "Tools, and hooks that recall and keep by themselves, for each repository. Also codex, cursor, gemini, vscode, claude-desktop and antigravity; --dry-run shows what would change.",
+    install: "pip install 'recollect[mcp]'",
+    code: ({ base, key }) => `export RECOLLECT_API_KEY=${key}
+recollect install claude-code --url ${base}`,
+  },
+  {
+    name: "mcp",
+    title: "MCP",
+    intro: "For any client of the Model Context Protocol, by HTTP. Append /PROJECT to the address for the memories of one project.",
+    code: ({ base, key }) => JSON.stringify({ mcpServers: { recollect: { type: "http", url: `${base}/mcp`, headers: { Authorization: `Bearer ${key}` } } } }, null, 2),
+  },
+  {
+    name: "crewai",
+    title: "CrewAI",
+    intro: "The memory of a crew or an agent.",
+    install: "pip install 'recollect[crewai]'",
+    code: ({ user }) => `from crewai import Agent, Crew, Task
+
+from recollect import Memory
+from recollect.integrations.crewai import CrewMemory
+
+agent = Agent(role="Travel agent", goal="Answer the user", backstory="You plan trips", llm="openai/gpt-5-mini")
+task = Task(description="{message}", expected_output="An answer", agent=agent)
+crew = Crew(agents=[agent], tasks=[task], memory=CrewMemory(Memory(), user_id=${quoted(user)}))
+print(crew.kickoff(inputs={"message": "What is my budget for the Hawaii trip?"}))`,
+  },
+  {
+    name: "llama-index",
+    title: "LlamaIndex",
+    intro: "The memory of an agent or a chat engine.",
+    install: "pip install 'recollect[llama-index]' llama-index-llms-openai",
+    code: ({ user }) => `from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.llms.openai import OpenAI
+
+from recollect import Memory
+from recollect.integrations.llama_index import RecollectMemory
+
+chat_memory = RecollectMemory.from_defaults(memory=Memory(), user_id=${quoted(user)}, session_id="monday")
+engine = SimpleChatEngine.from_defaults(llm=OpenAI("gpt-5-mini"), memory=chat_memory)
+print(engine.chat("What is my budget for the Hawaii trip?"))`,
+  },
 ];

@@ -38,7 +38,7 @@ function Jobs() {
     notify(text);
     reload();
   });
-  return html`<div class="row">${["", "waiting", "running", "done", "failed"].map((each) => html`<button key=${each} aria-pressed=${only === each} onClick=${() => setOnly(each)}>${each || "all"}</button>`)}
+  return html`<div class="segments" role="group" aria-label="State">${["", "waiting", "running", "done", "failed"].map((each) => html`<button key=${each} aria-pressed=${only === each} onClick=${() => setOnly(each)}>${each || "all"}</button>`)}
       <button class="quiet" onClick=${reload}>Refresh</button></div>
     <${Failure} error=${error} retry=${reload} />
     ${data && !data.results.length && html`<${Empty} title="No jobs"><p>Learning, summaries and upkeep run as jobs and are listed here.</p></${Empty}>`}
@@ -79,7 +79,7 @@ function Health() {
     ${data && html`<ul class="plain">${data.checks.map((/** @type {any} */ check) => html`<li class="memory-line" key=${check.name}>
         <div class="row"><${Badge} name=${check.state} kind=${check.state === "fail" ? "bad" : check.state === "warn" ? "warn" : "key"} /><b>${check.name}</b><span>${visible(check.message)}</span></div>
         ${check.mend && html`<p class="small soft">${visible(check.mend)}</p>`}</li>`)}</ul>
-      ${data.models?.length > 0 && html`<section class="card"><h2>Embedding models</h2>${data.models.map((/** @type {any} */ model) => html`<div key=${model.model} class="row"><b>${visible(model.model)}</b><span class="soft">${visible(model.state ?? "")}</span><span class="wide"><${Bar} value=${model.total ? model.done / model.total : 1} label=${`${model.done} of ${model.total}`} /></span><span class="small">${model.done?.toLocaleString()} of ${model.total?.toLocaleString()}</span></div>`)}</section>`}`}`;
+      ${data.models?.length > 0 && html`<section class="card"><h2>Embedding models</h2>${data.models.map((/** @type {any} */ model) => html`<div key=${model.model} class="row"><b>${visible(model.model)}</b><span class="soft">${visible(model.state ?? "")}</span><span class="wide"><${Bar} value=${model.total ? model.done / model.total : 1} label=${`${model.done} of ${model.total}`} /></span><span class="small">${model.total ? `${model.done.toLocaleString()} of ${model.total.toLocaleString()}` : "nothing left to embed"}</span></div>`)}</section>`}`}`;
 }
 
 function Backups() {

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { address, get } from "../api.js";
-import { Failure, Heading, MemoryBadges, Text } from "../components/basics.js";
+import { Badge, Failure, Heading, MemoryBadges, Text } from "../components/basics.js";
 import { plural, shorten, visible } from "../format.js";
 import { link, messageOf, state, useChanges } from "../session.js";
 
@@ -51,7 +51,7 @@ export function View() {
     const recalls = await get("recalls", { limit: 5 }).catch(() => ({ results: [] }));
     const own = recalls.results.find((/** @type {any} */ each) => each.question === question);
     const recalled = own ? await get(`recalls/${own.id}`).catch(() => null) : null;
-    change(number, { recalled: recalled?.results.filter((/** @type {any} */ each) => recalled.context.used.includes(each.id)) ?? [] });
+    change(number, { recalled: recalled?.results.filter((/** @type {any} */ each) => recalled.context.used.includes(each.id) && isSource(each)) ?? [] });
   };
   return html`<${Heading} title="Playground" intro=${state.me?.server.upstream ? "Chat with the configured model." : "No model is configured: the answers are made of the memories themselves."}
       actions=${html`<label class="small">Memory <select value=${mode} onChange=${(/** @type {Event} */ event) => setMode(/** @type {HTMLSelectElement} */ (event.target).value)}>
@@ -68,6 +68,9 @@ export function View() {
       <button class="primary" disabled=${busy}>${busy ? "…" : "Send"}</button>
     </form>`;
 }
+
+/** The built-in model does not quote its own answers. @param {import("../api.js").Memory} memory */
+const isSource = (memory) => Boolean(state.me?.server.upstream) || memory.detail.role !== "assistant";
 
 /**
  * Stream a chat; returns the status of memory.
@@ -110,9 +113,8 @@ function ExchangeView({ exchange }) {
       <div class="turn-box assistant" aria-live="polite">${exchange.answer ? html`<${Text} text=${exchange.answer} />` : !exchange.error && html`<span class="soft">…</span>`}<${Failure} error=${exchange.error} /></div>
     </div>
     <aside class="small">
-      <h3>Recalled</h3>
-      ${recalled === null ? html`<p class="soft">…</p>` : recalled.length ? html`<ul class="learned">${recalled.map((each) => html`<li key=${each.id}><a href=${link("memory", each.id)}><${Text} text=${shorten(each.memory, 140)} /></a></li>`)}</ul>` : html`<p class="soft">Nothing.</p>`}
-      ${recalled && html`<a href=${link("why", "", { q: exchange.question })}>why?</a>`}
+      <h3>Recalled${recalled && html` <a class="small" href=${link("why", "", { q: exchange.question })}>why?</a>`}</h3>
+      ${recalled === null ? html`<p class="soft">…</p>` : recalled.length ? html`<ul class="learned">${recalled.map((each) => html`<li key=${each.id}><a href=${link("memory", each.id)}><${Text} text=${shorten(each.memory, 140)} /></a>${each.category === "turn" && html` <${Badge} name=${`said by ${each.detail.role === "user" ? "you" : each.detail.role}`} />`}</li>`)}</ul>` : html`<p class="soft">Nothing.</p>`}
       <h3>Learned</h3>
       ${learned.length ? html`<ul class="learned">${learned.map((each) => html`<li class="fresh" key=${each.id}><a href=${link("memory", each.id)}><${Text} text=${shorten(each.memory, 140)} /></a><div class="meta"><${MemoryBadges} memory=${each} /></div></li>`)}</ul>` : html`<p class="soft">${exchange.done ? "Nothing so far." : "…"}</p>`}
       ${exchange.status && exchange.status !== "ok" && html`<p class="soft">Memory: ${visible(exchange.status)}</p>`}

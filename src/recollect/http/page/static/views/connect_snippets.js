@@ -4,6 +4,8 @@
 
 /** A text as it is written in Python and JavaScript. @param {string} text */
 const quoted = (text) => JSON.stringify(text);
+/** A text within single quotes of a shell. @param {string} text */
+const shellQuoted = (text) => text.replaceAll("'", `'\\''`);
 
 /** What the clients are for, in the order of the page. @type {Record<string, string>} */
 export const GROUPS = {
@@ -104,7 +106,7 @@ print(chat.invoke("My budget for the Hawaii trip is $10,000").content)`,
     title: "curl",
     intro: "A chat with memory.",
     code: ({ base, key, user }) => `curl ${base}/v1/chat/completions -H 'Content-Type: application/json' -H 'Authorization: Bearer ${key}' -d '{
-  "model": "gpt-5-mini", "user": ${quoted(user)},
+  "model": "gpt-5-mini", "user": ${shellQuoted(quoted(user))},
   "messages": [{"role": "user", "content": "How much can I spend in Hawaii?"}]
 }'`,
   },
@@ -121,10 +123,10 @@ OPENAI_API_KEY=${key}`,
     group: "prompts",
     title: "REST",
     intro: "Remember messages and recall what is relevant, for your own prompts.",
-    code: ({ base, key, user }) => `curl -X POST '${base}/recollect/v1/remember?user_id=${encodeURIComponent(user)}' -H 'Authorization: Bearer ${key}' \\
+    code: ({ base, key, user }) => `curl -X POST '${base}/recollect/v1/remember?user_id=${shellQuoted(encodeURIComponent(user))}' -H 'Authorization: Bearer ${key}' \\
   -H 'Content-Type: application/json' -d '{"messages": [{"role": "user", "content": "I moved to Bergen last week"}]}'
 
-curl -X POST '${base}/recollect/v1/recall?user_id=${encodeURIComponent(user)}' -H 'Authorization: Bearer ${key}' \\
+curl -X POST '${base}/recollect/v1/recall?user_id=${shellQuoted(encodeURIComponent(user))}' -H 'Authorization: Bearer ${key}' \\
   -H 'Content-Type: application/json' -d '{"messages": "Where do I live?"}'`,
   },
   {

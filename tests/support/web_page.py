@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 THEMES = ("light", "dark")
-WAIT_MS = 15_000
+WAIT_MS = 60_000
 # Without a sandbox, because tests may run as root.
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 

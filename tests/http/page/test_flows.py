@@ -143,7 +143,12 @@ def test_operations_show_every_part_and_manage_keys(browser: Browser, client: ht
     client.post("/remember", json={"messages": "My dog is called Rex.", "wait_s": 60}).raise_for_status()
     with opened(browser, root_of(client), "operations") as page:
         expect(page.locator("main table")).to_contain_text("extract")
-        for tab, text in (("Usage", "Today: "), ("Health", "ok"), ("Audit", "Who looked"), ("Settings", "home")):
+        for tab, text in (
+            ("Usage", "Today: "),
+            ("Health", "Embedding models"),
+            ("Audit", "Who looked"),
+            ("Settings", "home"),
+        ):
             page.locator(".tabs").get_by_role("link", name=tab).click()
             expect(page.locator("main")).to_contain_text(text)
         page.locator(".tabs").get_by_role("link", name="Backups").click()

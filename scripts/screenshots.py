@@ -70,11 +70,9 @@ def fill(client: httpx.Client) -> dict[str, tuple[str, str]]:
         for sentence in sentences:
             body = {"messages": sentence, "wait_s": 60}
             client.post("/remember", params={"session_id": session}, json=body).raise_for_status()
-    kitchen = {"session_id": "kitchen"}
-    client.post("/session/runs", params=kitchen, json=RUN).raise_for_status()
-    client.post("/session/end", params={**kitchen, "wait_s": 60}).raise_for_status()
-    proposal = {"messages": [{"role": "assistant", "content": "Always book the night train."}], "wait_s": 60}
-    client.post("/remember", params={"session_id": "travel"}, json=proposal).raise_for_status()
+        if session == "kitchen":
+            client.post("/session/runs", params={"session_id": session}, json=RUN).raise_for_status()
+            client.post("/session/end", params={"session_id": session, "wait_s": 60}).raise_for_status()
     memories = client.get("/memories").raise_for_status().json()["results"]
     [home] = [each["id"] for each in memories if "live in Bergen" in each["memory"]]
     return {
@@ -108,6 +106,8 @@ def take(browser: Browser, root: str, views: dict[str, tuple[str, str]], theme: 
             expect(page.locator("main")).to_contain_text(text)
             if name == "playground":
                 chat(page)
+            if name == "memory":
+                expect(page.locator(".as-of-held p")).to_be_visible()
             if name == "browse-selection":
                 page.locator(".list-bar input").click()
             if name == "why":

@@ -117,7 +117,9 @@ function headline(batch, changes, memoryOf) {
 function learnersOf(batch, changes, memoryOf) {
   const learned = changes.filter(({ entry }) => entry.verb === "add").map(({ entry }) => memoryOf(entry.memory_id));
   const origins = new Set(learned.flatMap((memory) => (memory && (batch.who === "extraction" || memory.detail.model) ? describeOrigin(memory) : [])));
-  const step = batch.who === "extraction" && origins.size ? [] : [describeAuthor(batch.who)];
+  // The end of a session names its job, which says nothing to a person; the end of a run says so.
+  const author = batch.who === "conversation" && batch.why.includes(" ") ? batch.why : describeAuthor(batch.who);
+  const step = batch.who === "extraction" && origins.size ? [] : [author];
   return [...step, ...[...origins].map((origin) => `by ${origin}`)].join(" · ");
 }
 

@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { get, post } from "../api.js";
 import { Badge, Dialog, Empty, Failure, Heading, MemoryBadges, Text, Time } from "../components/basics.js";
+import { ErasureReceipt } from "../components/memory_actions.js";
 import { clock, dayHeading, plural, shorten, visible } from "../format.js";
 import { ALL_STATUSES, describeOrigin } from "../memories.js";
 import { attempt, link, notify, setQuery, state, useChanges, useLoad } from "../session.js";
@@ -157,7 +158,7 @@ function Runs({ runs, episodes }) {
 
 /** @param {{scope: {session_id: string, project_id: string}, onClose: () => void}} props */
 function EraseDialog({ scope, onClose }) {
-  const [receipt, setReceipt] = useState(/** @type {any} */ (null));
+  const [receipt, setReceipt] = useState(/** @type {import("../components/memory_actions.js").Receipt | null} */ (null));
   const erase = () => attempt(async () => setReceipt(await post("erase", { target: "session", session_id: scope.session_id, project_id: scope.project_id || undefined })));
   const close = () => {
     onClose();
@@ -165,7 +166,7 @@ function EraseDialog({ scope, onClose }) {
   };
   return html`<${Dialog} title=${receipt ? "Erased" : "Erase this session?"} onClose=${close}>
     ${receipt
-      ? html`<pre>${visible(JSON.stringify(receipt, null, 2))}</pre>`
+      ? html`<${ErasureReceipt} receipt=${receipt} />`
       : html`<p>The turns of this session and everything that was learned from them alone are removed from the ledger, the index, caches and the mirror. This cannot be undone.</p>
           <div class="row"><button class="danger" onClick=${erase}>Erase for good</button><button onClick=${onClose}>Keep</button></div>`}
   </${Dialog}>`;

@@ -86,7 +86,7 @@ async def update_summary(
     if not updated.text:
         return StepOutput(cost=updated.cost, reasons=("there is no sentence to quote",))
     start = 1 if old else covered[0].position
-    detail = {"turn_start": start, "turn_end": covered[-1].position, "made": updated.made, "kind": "running"}
+    detail = {"turn_start": start, "turn_end": covered[-1].position, **updated.detail, "kind": "running"}
     return StepOutput(
         changes=_summary_changes(conversation.scope, updated, detail, at=covered[-1].said_at, stored=stored, now=now),
         fields={"summary": updated.text},

@@ -16,7 +16,7 @@ from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
 from recollect.config.fields import RecallSettings
 from recollect.deps import Deps
-from recollect.erasure import plan
+from recollect.erasure import find_dependents
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
@@ -145,7 +145,7 @@ class Service:
         deps = self.deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
         self.api_keys = ApiKeys(self._ledger)
         self.audit = AuditLog(self._ledger)
-        self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
+        self.transfer = TransferService(deps, self._redactor, self.write_quota, self.use_count)
         self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
         self.usage = UsageService(self._ledger, config.learning.allowance)
         self.reviews = ReviewService(deps, self._redactor)
@@ -289,7 +289,7 @@ class Service:
         changes = [Forget(id, expected_version)]
         if sources:
             record = await self.get(scope, id)
-            changes += [Forget(each.id) for each in await plan.find_dependents([record], ledger=self._ledger)]
+            changes += [Forget(each.id) for each in await find_dependents([record], ledger=self._ledger)]
         applied = await self._ledger.apply(scope, changes, by=self._redactor.redact_author(by))
         self.sessions.resolver.forget(scope.user)
         await retract_turns([each.record for each in applied.outcomes], self.deps)
@@ -312,7 +312,7 @@ class Service:
         while page := await self._ledger.find(scope, listing):
             related: list[MemoryRecord] = []
             if not is_whole or scope != Scope(scope.user):
-                related = await plan.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
+                related = await find_dependents(page.records, ledger=self._ledger, whole=is_whole)
             applied = await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
             await retract_turns([each.record for each in applied.outcomes], self.deps)
             count += len(page)

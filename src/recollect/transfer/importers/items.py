@@ -169,7 +169,7 @@ class ImportReport:
         return values | {"users": list(self.users), "left": dict(self.left), "named": list(values["named"])}
 
 
-# In the order they are tried: distinctive formats first, plain text last. Each is a module of this package.
+# In the order they are tried: distinctive formats first, plain text last.
 IMPORTERS = (
     "mem0", "agent-cli", "langgraph", "letta", "chatgpt", "claude", "claude-code", "codex", "gemini", "cursor", "zep",
     "recollect", "markdown",
@@ -184,17 +184,23 @@ TRANSCRIPT_FOLDERS = {
 _POSTGRES_KINDS = ("mem0", "langgraph")
 
 
-def load_importer(kind: str) -> Importer:
-    """Import the importer of a product."""
+def load_importer(kind: str, source: ImportSource) -> Importer:
+    """Import the importer of a product; raise InvalidInput if there is none, or it cannot read such a source."""
     if kind not in IMPORTERS:
         raise InvalidInput(f"unknown product {kind!r}; the known ones are {', '.join(IMPORTERS)}")
+    if source.is_database and kind not in _POSTGRES_KINDS:
+        raise InvalidInput(f"{kind} does not use PostgreSQL; {' and '.join(_POSTGRES_KINDS)} do")
+    if kind in TRANSCRIPT_FOLDERS:
+        from recollect.transfer.importers.coding_agents import TRANSCRIPT_IMPORTERS
+
+        return TRANSCRIPT_IMPORTERS[kind]
     return import_module(f"recollect.transfer.importers.{kind.replace('-', '_')}")
 
 
 def recognise_source(source: ImportSource) -> tuple[str, str]:
     """Return the product of a source, and the evidence for it."""
     if source.is_database:
-        reasons = {kind: why for kind in _POSTGRES_KINDS if (why := load_importer(kind).recognise(source))}
+        reasons = {kind: why for kind in _POSTGRES_KINDS if (why := load_importer(kind, source).recognise(source))}
         if not reasons:
             products = " or ".join(_POSTGRES_KINDS)
             raise InvalidInput(f"{source.display_name} has no tables of {products}: is it the right database?")
@@ -202,12 +208,6 @@ def recognise_source(source: ImportSource) -> tuple[str, str]:
             raise InvalidInput(f"{source.display_name} has tables of {' and of '.join(reasons)}: choose one")
         return next(iter(reasons.items()))
     for kind in IMPORTERS:
-        if why := load_importer(kind).recognise(source):
+        if why := load_importer(kind, source).recognise(source):
             return kind, why
     raise InvalidInput(f"{source.display_name} is not recognised; name its product: {', '.join(IMPORTERS)}")
-
-
-def check_readable(kind: str, source: ImportSource) -> None:
-    """Raise an InvalidInput if the product does not use PostgreSQL but the source is one."""
-    if source.is_database and kind in IMPORTERS and kind not in _POSTGRES_KINDS:
-        raise InvalidInput(f"{kind} does not use PostgreSQL; {' and '.join(_POSTGRES_KINDS)} do")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
+from recollect.config.fields import QuotaSettings
 from recollect.ledger.ledger import Ledger, read_pages
 from recollect.maintenance.expire import is_lasting, retention_score
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
@@ -20,56 +20,38 @@ _PAGE = 1000
 _UNCOUNTED = (Category.FILE, Category.SUMMARY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quotas:
-    """The maximum number of memories of a user, of a project, and of a session; 0 for no limit.
-
-    The `weakest` by retention score are forgotten first, lasting ones last; or simply the `oldest`. Memories written
-    after the run's `since` are spared, unless the order is `importance`. Summaries and files do not count, and turns
-    only if `turns` is set.
-    """
-
-    user: int = 0
-    project: int = 0
-    session: int = 0
-    order: Literal["weakest", "importance", "oldest"] = "weakest"
-    turns: bool = False
-
-    @property
-    def min_limit(self) -> int:
-        """Return the smallest of the limits; 0 if there is none."""
-        return min(filter(None, (self.user, self.project, self.session)), default=0)
-
-    @property
-    def counted(self) -> Filter:
-        """Return the filter of the memories that count."""
-        return Not(any_of("category", _UNCOUNTED if self.turns else (*_UNCOUNTED, Category.TURN)))
+def _counted(quotas: QuotaSettings) -> Filter:
+    """Return the filter of the memories that count: no summaries and files, and turns only if they are to."""
+    return Not(any_of("category", _UNCOUNTED if quotas.quota_turns else (*_UNCOUNTED, Category.TURN)))
 
 
-async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
+async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: QuotaSettings) -> bool:
     """Return whether the session, the project or the user of a scope exceeds a quota, by a few counts."""
     session = And((any_of("session_id", scope.session), any_of("level", str(Level.SESSION))))
-    parts: list[tuple[int, Filter]] = [(quotas.user, EVERYTHING)]
-    parts += [(quotas.session, session)] if scope.session else []
-    parts += [(quotas.project, any_of("project_id", scope.project))] if scope.project else []
+    parts: list[tuple[int, Filter]] = [(quotas.quota_user, EVERYTHING)]
+    parts += [(quotas.quota_session, session)] if scope.session else []
+    parts += [(quotas.quota_project, any_of("project_id", scope.project))] if scope.project else []
     for limit, part in parts:
-        listing = Listing(filter=both(quotas.counted, part))
+        listing = Listing(filter=both(_counted(quotas), part))
         if limit and await ledger.count(Scope(scope.user), listing) > limit:
             return True
     return False
 
 
-async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
+async def enforce_quotas(
+    scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: QuotaSettings
+) -> MaintenanceReport:
     """Forget memories over the quotas: of sessions first, then of projects, then of the user.
 
-    In the scope of a project only its memories are read, unless the user has a quota as well.
+    Memories written after the run's `since` are spared, unless the order is `importance`. In the scope of a project
+    only its memories are read, unless the user has a quota as well.
     """
     owner = Scope(scope.user)
-    part = any_of("project_id", scope.project) if scope.project and not quotas.user else EVERYTHING
-    counted = both(quotas.counted, part)
-    count = await ledger.count(owner, Listing(filter=counted)) if quotas.min_limit else 0
+    part = any_of("project_id", scope.project) if scope.project and not quotas.quota_user else EVERYTHING
+    counted = both(_counted(quotas), part)
+    count = await ledger.count(owner, Listing(filter=counted)) if quotas.min_quota else 0
     surplus: list[MemoryRecord] = []
-    if count > quotas.min_limit:
+    if count > quotas.min_quota:
         listing = Listing(filter=counted, order="oldest", limit=_PAGE)
         records = [record async for page in read_pages(ledger, owner, listing) for record in page]
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)
@@ -78,20 +60,20 @@ async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, q
     return run.report(MaintenanceTask.QUOTA, scope, steps, left=left, looked_at=count, more=more)
 
 
-def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRun) -> list[MemoryRecord]:
+def _surplus(records: Iterable[MemoryRecord], quotas: QuotaSettings, run: MaintenanceRun) -> list[MemoryRecord]:
     """Return the memories to forget, in order."""
     first = sorted(records, key=lambda each: _rank(each, quotas, run.at))
     surplus: dict[str, MemoryRecord] = {}
     groups = (
-        (quotas.session, _grouped(first, Level.SESSION)),
-        (quotas.project, _grouped(first, Level.PROJECT)),
-        (quotas.user, {"": first}),
+        (quotas.quota_session, _grouped(first, Level.SESSION)),
+        (quotas.quota_project, _grouped(first, Level.PROJECT)),
+        (quotas.quota_user, {"": first}),
     )
     for limit, group in groups:
         for members in group.values() if limit else ():
             remaining = [each for each in members if each.id not in surplus]
             over = max(len(remaining) - limit, 0)
-            new = set() if quotas.order == "importance" else _newest_ids(remaining, min(over, limit), run.since)
+            new = set() if quotas.quota_order == "importance" else _newest_ids(remaining, min(over, limit), run.since)
             surplus |= {each.id: each for each in [each for each in remaining if each.id not in new][:over]}
     return list(surplus.values())
 
@@ -115,9 +97,9 @@ def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list
     return groups
 
 
-def _rank(record: MemoryRecord, quotas: Quotas, at: datetime) -> tuple[Any, ...]:
-    if quotas.order == "oldest":
+def _rank(record: MemoryRecord, quotas: QuotaSettings, at: datetime) -> tuple[Any, ...]:
+    if quotas.quota_order == "oldest":
         return record.created_at, record.id
-    if quotas.order == "importance":
+    if quotas.quota_order == "importance":
         return record.importance, record.created_at, record.id
     return is_lasting(record), retention_score(record, at), record.created_at, record.id

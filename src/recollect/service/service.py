@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recollect import recall, remember, search
 from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
-from recollect.config.fields import RecallSettings
+from recollect.config.fields import MaintenanceSettings, RecallSettings
 from recollect.deps import Deps
 from recollect.erasure import find_dependents
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
@@ -24,7 +24,7 @@ from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
 from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
-from recollect.maintenance.scheduler import MaintenanceConfig
+from recollect.maintenance.scheduler import MaintenanceSchedule
 from recollect.model.change import Actor, Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
 from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
@@ -60,7 +60,7 @@ from recollect.service.api_keys import ApiKeys
 from recollect.service.audit import AuditLog
 from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
-from recollect.service.jobs import JobConfig, JobService
+from recollect.service.jobs import JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
 from recollect.service.recall_log import LoggedRecall, RecallLog
 from recollect.service.reviews import ReviewService, restore
@@ -92,8 +92,8 @@ class ServiceConfig:
 
     recall: RecallSettings = field(default_factory=RecallSettings)
     learning: LearningConfig = field(default_factory=LearningConfig)
-    maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
-    jobs: JobConfig = field(default_factory=JobConfig)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    schedule: MaintenanceSchedule = field(default_factory=MaintenanceSchedule)
     max_memories: int = 0
     recall_log: int = 0
     spill: Path | None = None
@@ -150,7 +150,7 @@ class Service:
         self.usage = UsageService(self._ledger, config.learning.allowance)
         self.reviews = ReviewService(deps, self._redactor)
         self.jobs = JobService(
-            deps, config.learning, config.maintenance, config.jobs, models=models, migration=migration
+            deps, config.learning, config.maintenance, schedule=config.schedule, models=models, migration=migration
         )
         self.sessions = SessionService(deps, config.learning, self.jobs)
         self.erasure = ErasureService(

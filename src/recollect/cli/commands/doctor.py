@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from recollect import __version__
-from recollect.cli.context import CliContext, ExitCode, command, exit_code_for, pass_cli
+from recollect.cli.context import CliContext, ExitCode, command, exit_code_for
 from recollect.cli.output import StyledText, dim, print_json, print_line
 from recollect.config.settings import Settings, ledger_path
 from recollect.errors import RecollectError
@@ -59,7 +59,6 @@ class Diagnosis:
 
 @command("recollect doctor", "recollect doctor --mend")
 @click.option("--mend", is_flag=True, help="Rebuild the full-text index, then check.")
-@pass_cli
 def doctor(cli: CliContext, mend: bool) -> None:
     """Check the installation, and print a remedy for each problem.
 

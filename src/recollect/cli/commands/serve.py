@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from recollect.cli.context import CliContext, SectionOption, command, pass_cli
+from recollect.cli.context import CliContext, SectionOption, command
 from recollect.cli.options import RealNumber, WholeNumber, apply_options
 from recollect.cli.output import bold, dim, print_json, print_line
 
@@ -93,7 +93,6 @@ def server_options(function: Any) -> Any:
 )
 @server_options
 @proxy_options
-@pass_cli
 def serve(cli: CliContext, /, **values: Any) -> None:
     """Run the server.
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from recollect.cli.commands.serve import server_options
-from recollect.cli.context import CliContext, command, pass_cli
+from recollect.cli.context import CliContext, command
 from recollect.cli.output import bold, dim, print_json, print_line
 
 
@@ -18,7 +18,6 @@ from recollect.cli.output import bold, dim, print_json, print_line
 @click.option("--url", metavar="ADDRESS", help="A running server. [default: that of the settings, or a new one]")
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @server_options
-@pass_cli
 def ui(cli: CliContext, /, url: str | None, no_open: bool, **values: Any) -> None:
     """Open the web page in the browser.
 

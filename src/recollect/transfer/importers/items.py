@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from recollect.errors import InvalidInput
+from recollect.model.plain import PlainValue
 
 if TYPE_CHECKING:
     from recollect.transfer.importers.source import ImportSource
@@ -51,7 +52,7 @@ class SourceSession:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedItem:
+class SkippedItem(PlainValue):
     """Something that is not imported, and the reason."""
 
     where: str
@@ -140,7 +141,7 @@ class ImportOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
+class ImportReport(PlainValue):
     """The result of an import, or of a dry run.
 
     `why` is the evidence for the `kind` of the source. `left` counts the skipped items by reason, `named` lists the
@@ -162,11 +163,6 @@ class ImportReport:
     refused: int = 0
     dry_run: bool = False
     learning: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        values = asdict(self)
-        return values | {"users": list(self.users), "left": dict(self.left), "named": list(values["named"])}
 
 
 # In the order they are tried: distinctive formats first, plain text last.

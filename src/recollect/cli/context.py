@@ -130,6 +130,12 @@ class CliContext:
         return click.confirm(clean(question), err=True)
 
 
+def server_address(settings: Settings) -> str:
+    """Return the address of a server with these settings on this machine."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.ssl_certfile else 'http'}://{host}:{settings.port}"
+
+
 def to_results(items: Iterable[Serializable]) -> dict[str, Any]:
     """Return the JSON document for a list."""
     return {"results": [each.to_dict() for each in items]}

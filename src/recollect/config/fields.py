@@ -284,11 +284,6 @@ class QuotaSettings(SettingsGroup):
     )
     quota_turns: bool = setting(False, "Whether turns count as memories in a quota, and are forgotten as well.")
 
-    @property
-    def min_quota(self) -> int:
-        """The smallest of the quotas; 0 if there is none."""
-        return min(filter(None, (self.quota_user, self.quota_project, self.quota_session)), default=0)
-
 
 class MaintenanceSettings(QuotaSettings):
     """The settings of maintenance and jobs."""

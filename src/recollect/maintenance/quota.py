@@ -20,6 +20,11 @@ _PAGE = 1000
 _UNCOUNTED = (Category.FILE, Category.SUMMARY)
 
 
+def min_quota(quotas: QuotaSettings) -> int:
+    """Return the smallest of the quotas; 0 if there is none."""
+    return min(filter(None, (quotas.quota_user, quotas.quota_project, quotas.quota_session)), default=0)
+
+
 def _counted(quotas: QuotaSettings) -> Filter:
     """Return the filter of the memories that count: no summaries and files, and turns only if they are to."""
     return Not(any_of("category", _UNCOUNTED if quotas.quota_turns else (*_UNCOUNTED, Category.TURN)))
@@ -49,9 +54,9 @@ async def enforce_quotas(
     owner = Scope(scope.user)
     part = any_of("project_id", scope.project) if scope.project and not quotas.quota_user else EVERYTHING
     counted = both(_counted(quotas), part)
-    count = await ledger.count(owner, Listing(filter=counted)) if quotas.min_quota else 0
+    count = await ledger.count(owner, Listing(filter=counted)) if min_quota(quotas) else 0
     surplus: list[MemoryRecord] = []
-    if count > quotas.min_quota:
+    if count > min_quota(quotas):
         listing = Listing(filter=counted, order="oldest", limit=_PAGE)
         records = [record async for page in read_pages(ledger, owner, listing) for record in page]
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)

@@ -64,7 +64,9 @@ def due_jobs(
     """Return the jobs of the tasks that are due now for these users."""
     jobs: list[EnqueueJob] = []
     for user in users:
-        at = now + timedelta(seconds=_user_fraction(user.user) * schedule.spread_s)
+        # Always at the same time for a user.
+        fraction = zlib.crc32(user.user.encode(errors="replace")) / 0xFFFFFFFF
+        at = now + timedelta(seconds=fraction * schedule.spread_s)
         for task in MaintenanceTask:
             for scope in _scopes(task, user) if task in schedule.tasks else ():
                 last = user.tasks.get((scope.project, str(task)))
@@ -123,11 +125,6 @@ def _task_job(task: MaintenanceTask, scope: Scope, after: datetime | None, at: d
         priority=_HOURLY_PRIORITY if task in HOURLY else _NIGHTLY_PRIORITY,
         due_at=at,
     )
-
-
-def _user_fraction(user: str) -> float:
-    """Return a number from 0 to 1 that is always the same for a user."""
-    return zlib.crc32(user.encode(errors="replace")) / 0xFFFFFFFF
 
 
 def follow_up_job(job: Job, report: MaintenanceReport) -> NewJob | None:

@@ -52,7 +52,7 @@ _ROLES = ("user", "assistant", MEMORY, SUMMARY)
 
 @dataclass(frozen=True, slots=True)
 class MemoryDocument:
-    """The content of a file, as a line of an export; `has_other_id` if the file names another id than the memory's."""
+    """The content of a file, as a line of an export; `has_other_id` if the file has another id than the memory."""
 
     line: Mapping[str, Any]
     has_other_id: bool = False

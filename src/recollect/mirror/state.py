@@ -286,7 +286,8 @@ class SyncResult:
 
 def _count_kinds(paths: Iterable[str]) -> str:
     kinds = Counter(map(_kind, paths))
-    counts = [f"{count} {kind if count == 1 else _plural(kind)}" for kind, count in sorted(kinds.items())]
+    plurals = {kind: "summaries" if kind == "summary" else f"{kind}s" for kind in kinds}
+    counts = [f"{count} {kind if count == 1 else plurals[kind]}" for kind, count in sorted(kinds.items())]
     return " and ".join([", ".join(counts[:-1]), counts[-1]] if len(counts) > 1 else counts)
 
 
@@ -295,10 +296,6 @@ def _kind(path: str) -> str:
     if location is None:
         return "conflict" if CONFLICTS in path else "file"
     return "tombstone" if location.is_tombstone else _KINDS[location.role]
-
-
-def _plural(kind: str) -> str:
-    return "summaries" if kind == "summary" else f"{kind}s"
 
 
 _LOCK_FILE = "lock"

@@ -17,7 +17,7 @@ from recollect.errors import Backlog, RecollectError
 from recollect.index.vector_store_index import sync_of
 from recollect.maintenance import scheduler
 from recollect.maintenance.embedding_migration import EmbeddingMigration
-from recollect.maintenance.quota import is_over_quota
+from recollect.maintenance.quota import is_over_quota, min_quota
 from recollect.maintenance.scheduler import MaintenanceSchedule, Scheduler
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, parse_tasks
 from recollect.maintenance.worker import RetryPolicy, Worker
@@ -172,7 +172,7 @@ class JobService:
     async def enforce_quotas(self, scope: Scope) -> Set[str]:
         """Forget memories over the quotas now, and the rest, if there are too many, in a job; return their ids."""
         quotas, forgotten = self._settings, set[str]()
-        if not quotas.min_quota or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
+        if not min_quota(quotas) or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
             return forgotten
         try:
             run = MaintenanceRun(since=now() - timedelta(seconds=_RECENT_S))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, command, usage_error
+from recollect.cli.context import CliContext, command, server_address, usage_error
 from recollect.cli.options import read_text_argument
 from recollect.cli.output import StyledText, bold, clean_lines, dim, print_json, print_line
 
@@ -39,10 +39,8 @@ def chat(cli: CliContext, url: str | None, model: str) -> None:
     if not first_line and not sys.stdin.isatty():
         return
     with ExitStack() as stack:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        scheme = "https" if settings.ssl_certfile else "http"
         client = ChatClient(
-            url or f"{scheme}://{host}:{settings.port}",
+            url or server_address(settings),
             user=cli.user_id,
             project=cli.project,
             model=model,

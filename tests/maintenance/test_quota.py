@@ -11,7 +11,7 @@ import pytest
 
 from recollect.config.fields import QuotaSettings
 from recollect.ledger.ledger import Ledger
-from recollect.maintenance.quota import enforce_quotas
+from recollect.maintenance.forgetting import enforce_quotas
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author
 from recollect.model.memory import Category, Status

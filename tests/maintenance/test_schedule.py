@@ -11,8 +11,7 @@ from typing import Any
 
 from recollect.config.fields import QuotaSettings
 from recollect.ledger.types import MaintenanceState, TaskRun
-from recollect.maintenance.expire import expire, prune
-from recollect.maintenance.quota import enforce_quotas
+from recollect.maintenance.forgetting import enforce_quotas, expire, prune
 from recollect.maintenance.scheduler import HOURLY, MaintenanceSchedule, due_jobs, ended_sessions
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask
 from recollect.model.change import Author, ChangeKind, EnqueueJob, FinishJob

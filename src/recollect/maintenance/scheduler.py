@@ -21,8 +21,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import MaintenanceState, TaskRun
 from recollect.maintenance.consolidate import consolidate
 from recollect.maintenance.embedding_migration import drop_old_vectors
-from recollect.maintenance.expire import check_clock, expire, prune
-from recollect.maintenance.quota import enforce_quotas
+from recollect.maintenance.forgetting import check_clock, enforce_quotas, expire, prune
 from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask
 from recollect.model.change import EnqueueJob

@@ -17,7 +17,7 @@ from recollect.errors import Backlog, RecollectError
 from recollect.index.vector_store_index import sync_of
 from recollect.maintenance import scheduler
 from recollect.maintenance.embedding_migration import EmbeddingMigration
-from recollect.maintenance.quota import is_over_quota, min_quota
+from recollect.maintenance.forgetting import is_over_quota, min_quota
 from recollect.maintenance.scheduler import MaintenanceSchedule, Scheduler
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, parse_tasks
 from recollect.maintenance.worker import RetryPolicy, Worker

@@ -104,6 +104,19 @@ def optional_text(value: Any) -> str | None:
     return str(value) if value else None
 
 
+SPEAKERS = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
+
+
+def read_turn(role: Any, text: str, *, where: str, **fields: Any) -> SourceRecord | SkippedItem:
+    """Return a message of the user or the assistant as a turn, or why it is skipped."""
+    speaker = SPEAKERS.get(str(role).lower())
+    if speaker is None:
+        return SkippedItem(where, f"messages of role {role} are not imported")
+    if not text:
+        return SkippedItem(where, "a message without text")
+    return SourceRecord(text=text, where=where, role=speaker, **fields)
+
+
 def skipped_counts(where: str, counts: Mapping[str, int]) -> Iterator[SkippedItem]:
     """Yield one item for each reason, with its count."""
     for why, count in counts.items():

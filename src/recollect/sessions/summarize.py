@@ -99,7 +99,9 @@ async def update_summary(
 
 def build_invocations(conversation: Conversation, turns: Sequence[Turn], *, now: datetime) -> StepOutput:
     """Return an invocation for each exchange that ended since the last one; no model is asked."""
-    done = max((each["turn_end"] for each in conversation.invocations if _has_end(each)), default=0)
+    done = max(
+        (each["turn_end"] for each in conversation.invocations if isinstance(each.get("turn_end"), int)), default=0
+    )
     new = [
         _invocation(exchange, now)
         for exchange in _exchanges([turn for turn in turns if turn.position > done])
@@ -163,10 +165,6 @@ def _summary_changes(
         **fields,
     )
     return (Add(record),)
-
-
-def _has_end(invocation: Mapping[str, Any]) -> bool:
-    return isinstance(invocation.get("turn_end"), int)
 
 
 def _exchanges(turns: Sequence[Turn]) -> list[list[Turn]]:

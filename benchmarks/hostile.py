@@ -75,7 +75,7 @@ def send_hostile(port: int, name: str, megabytes: float) -> None:
     raw = "\n".join(map(json.dumps, value)).encode() if is_lines else json.dumps(value).encode()
     number = 0
     while True:
-        status = post(port, path, raw, user=f"hostile-{number}", kind=_LINES if is_lines else _JSON)
+        status = post(port, path, raw, user=f"hostile-{number % 4}", kind=_LINES if is_lines else _JSON)
         if status >= 500:
             raise RuntimeError(f"{name}: the server answered {status}")
         if not number:

@@ -161,11 +161,14 @@ _PLAIN_FIELDS = tuple(name for name in MemoryRecord.__dataclass_fields__ if name
 
 def text_hash(text: str) -> str:
     """Return a digest that ignores case, Unicode form and spacing."""
-    digest, space = hashlib.blake2b(digest_size=16), ""
+    digest, is_empty, has_space = hashlib.blake2b(digest_size=16), True, False
     for piece in split_long_text(text):
-        if words := unicodedata.normalize("NFKC", piece).casefold().split():
-            digest.update(f"{space}{' '.join(words)}".encode())
-            space = " "
+        plain = unicodedata.normalize("NFKC", piece).casefold()
+        if words := plain.split():
+            has_space = has_space or plain[0].isspace()
+            digest.update(f"{' ' * (has_space and not is_empty)}{' '.join(words)}".encode())
+            is_empty, has_space = False, False
+        has_space = has_space or plain[-1:].isspace()
     return digest.hexdigest()
 
 

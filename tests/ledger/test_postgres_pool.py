@@ -171,17 +171,12 @@ async def test_a_connection_that_is_lost_before_the_first_or_after_the_last_stat
     acquire, execute = asyncpg.pool.Pool.acquire, asyncpg.Connection.execute
     lost: list[str] = []
 
-    def is_lost(connection: Any) -> bool:
-        try:
-            return bool(connection.is_closed())
-        except asyncpg.InterfaceError:
-            return True
-
     async def lose(connection: Any, when: str) -> None:
         lost.append(when)
+        ended = asyncio.Event()
+        connection.add_termination_listener(lambda _: ended.set())
         await admin.fetchval("SELECT pg_terminate_backend($1)", connection.get_server_pid())
-        while not is_lost(connection):
-            await asyncio.sleep(0.001)
+        await ended.wait()
 
     async def acquire_lost(self: Any, **options: Any) -> Any:
         connection = await acquire(self, **options)

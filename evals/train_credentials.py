@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from recollect.aio.slices import run_at_once
 from recollect.models.linear_text import LinearTextModel, save_model
 from recollect.models.static_embedder import BUNDLED_TABLE
 from recollect.write.credential_model import (
@@ -137,7 +138,7 @@ def build_rows(examples: Sequence[Example]) -> tuple[list[np.ndarray], list[int]
     """Return the buckets and the label of each candidate; a candidate that is only part of a credential has none."""
     rows, labels = [], []
     for example in examples:
-        for candidate in find_candidates(example.text)[1]:
+        for candidate in run_at_once(find_candidates(example.text))[1]:
             label = _label(candidate.start, candidate.end, example)
             if label is not None:
                 rows.append(np.array(sorted(feature_buckets(candidate)), np.int64))

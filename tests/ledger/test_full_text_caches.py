@@ -104,7 +104,7 @@ def test_the_least_recently_searched_users_are_evicted() -> None:
     cache = DocLengthCache(3 * DocLengths().updated(Revision(1), np.arange(1000), np.ones(1000, np.int32)).size)
     for user in ("ann", "bob", "cat", "ann", "dan"):
         run_now(cache.get(tx, user, Revision(1)))
-    assert [cache.count(user) for user in ("ann", "bob", "cat", "dan")] == [1000, None, 1000, 1000]
+    assert [cache.term_count(user) for user in ("ann", "bob", "cat", "dan")] == [5000, None, 5000, 5000]
     assert tx.query_count == 4
 
 
@@ -112,14 +112,14 @@ def test_a_user_larger_than_the_budget_is_cached_alone() -> None:
     cache = DocLengthCache(10)
     for user in ("ann", "bob"):
         run_now(cache.get(Rows(1000), user, Revision(1)))
-    assert (cache.count("ann"), cache.count("bob")) == (None, 1000)
+    assert (cache.term_count("ann"), cache.term_count("bob")) == (None, 5000)
 
 
 def test_users_without_memories_count_towards_the_budget() -> None:
     cache = DocLengthCache(100_000)
     for number in range(1000):
         run_now(cache.get(Rows(0), str(number), Revision(1)))
-    assert sum(cache.count(str(number)) is not None for number in range(1000)) < 100
+    assert sum(cache.term_count(str(number)) is not None for number in range(1000)) < 100
 
 
 def test_threads_share_the_cache() -> None:
@@ -132,7 +132,7 @@ def test_threads_share_the_cache() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, range(4000))) == {5.0}
     assert (
-        sum(cache.count(str(number)) is not None for number in range(17))
+        sum(cache.term_count(str(number)) is not None for number in range(17))
         == 20_000 // run_now(cache.get(Rows(100), "another", Revision(1))).size
     )
 

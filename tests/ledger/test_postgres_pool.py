@@ -161,3 +161,41 @@ async def test_an_older_copy_in_the_place_of_the_database_is_refused(monkeypatch
         with pytest.raises(StoreUnavailable, match="put the former database back, or restart"):
             await ledger.matching(ANN, EVERYTHING)
         await ledger.close()
+
+
+async def test_a_connection_that_is_lost_before_the_first_or_after_the_last_statement_costs_nothing(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    admin = await asyncpg.connect(dsn)
+    acquire, execute = asyncpg.pool.Pool.acquire, asyncpg.Connection.execute
+    lost: list[str] = []
+
+    async def lose(connection: Any, when: str) -> None:
+        lost.append(when)
+        ended = asyncio.Event()
+        connection.add_termination_listener(lambda _: ended.set())
+        await admin.fetchval("SELECT pg_terminate_backend($1)", connection.get_server_pid())
+        await ended.wait()
+
+    async def acquire_lost(self: Any, **options: Any) -> Any:
+        connection = await acquire(self, **options)
+        if "acquired" not in lost:
+            await lose(connection, "acquired")
+        return connection
+
+    async def commit_and_lose(self: Any, query: str, *arguments: Any, **options: Any) -> str:
+        done = str(await execute(self, query, *arguments, **options))
+        if query == "COMMIT":
+            await lose(self, "committed")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncpg.pool.Pool, "acquire", acquire_lost)
+        assert await ledger.users() == []
+        patch.setattr(asyncpg.Connection, "execute", commit_and_lose)
+        [outcome] = (await ledger.apply(ANN, [Add(memory(), direction(0))], by=BY)).outcomes
+    assert (outcome.changed, lost) == (True, ["acquired", "committed"])
+    assert await ledger.get(ANN, [outcome.record.id]) == [outcome.record]
+    await admin.close()
+    await ledger.close()

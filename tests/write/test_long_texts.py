@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect import AsyncMemory
-from recollect.ledger.tokenizer import terms_of
+from recollect.ledger.tokenizer import MAX_CHARS, MAX_TERMS, terms_of
 from recollect.model.change import Author
+from recollect.model.ids import new_id
 from recollect.model.memory import text_hash
 from recollect.model.messages import MAX_MESSAGES
 from recollect.model.scope import Scope
@@ -25,7 +27,7 @@ from recollect.transfer.export import parse_lines
 from recollect.write.batch import MAX_TURN_CHARS, Batch
 from recollect.write.redact import Redactor, redact
 from tests.support.linear_time import assert_linear
-from tests.support.loop_time import assert_loop_runs
+from tests.support.loop_time import assert_loop_runs, measure_loop_time
 
 _WORST = (
     "password is ",
@@ -96,6 +98,27 @@ def test_recall_reads_the_end_of_a_long_conversation() -> None:
     assert sum(len(each["content"]) for each in read) <= 1 << 18
 
 
+@pytest.mark.parametrize("unit", ["é", "a\n", "on monday "])
+def test_the_loop_runs_while_long_memories_are_compared_found_and_formatted(tmp_path: Path, unit: str) -> None:
+    text = unit * (900_000 // len(unit.encode()))
+
+    async def work() -> None:
+        async with AsyncMemory(home=tmp_path / new_id()) as memory:
+            await memory.add("I like tea.", user_id="ann")
+            await memory.search("tea", user_id="ann")
+            for number in range(4):
+                await memory.add(f"Note {number}: {text}", user_id="ann")
+            await memory.search("tea", user_id="ann")
+            await memory.search(text, user_id="ann")
+            await memory.remember("I moved to Porto, and I like tea.", user_id="ann", session_id="monday", wait=True)
+            await memory.recall("Where do I live, and what was noted?", user_id="ann")
+
+    longest_s = [measure_loop_time(work).longest_s]
+    while min(longest_s) > 0.08 and len(longest_s) < 4:
+        longest_s.append(measure_loop_time(work).longest_s)
+    assert min(longest_s) <= 0.08, longest_s
+
+
 async def test_a_long_message_is_stored_without_secrets_and_a_replay_changes_nothing(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         service = await memory.service()
@@ -128,8 +151,19 @@ def test_a_long_text_is_read_in_pieces_as_if_at_once(text: str, space: str) -> N
     assert max(map(len, pieces)) < 20_000 or len(text) > 1_000
     # The terms of compound names follow those of the words of a piece.
     expected = terms_of(f"{text}{space}tea ") * 900
-    assert sorted(terms_of(long)) == sorted(expected) or len(terms_of(long)) == 20_000 < len(expected)
+    if len(long) <= MAX_CHARS and len(expected) <= MAX_TERMS:
+        assert sorted(terms_of(long)) == sorted(expected)
     assert text_hash(long) == text_hash(" \n".join([f" {text}{space}tea"] * 900))
+
+
+@pytest.mark.parametrize("unit", ["x", "é", " ", "私", "ab\u3000"])
+def test_a_text_without_spaces_is_read_in_pieces_as_if_at_once(unit: str) -> None:
+    long = unit * 100_000
+    pieces = list(split_long_text(f"tea{long}tea"))
+    assert "".join(pieces) == f"tea{long}tea"
+    assert max(map(len, pieces)) <= 1 << 15
+    plain = " ".join(f"tea{long}tea".split())
+    assert text_hash(f" tea{long}tea ") == blake2b(plain.encode(), digest_size=16).hexdigest()
 
 
 async def test_the_log_of_recalls_has_the_beginning_and_the_end_of_a_long_question(tmp_path: Path) -> None:

@@ -78,11 +78,10 @@ if TYPE_CHECKING:
 _EXTRACTION_AUTHOR = "extraction"
 _ADDING_KINDS = (ChangeKind.ADD, ChangeKind.SUPERSEDE)
 # Reads up to these sizes take less time than handing them to another thread: rows of a page found by an index,
-# vectors by their rows, memories of a user searched lately and of one who was not, changes since a revision.
+# vectors by their rows, terms of a user searched lately, changes since a revision.
 _QUICK_LIMIT = 16
 _QUICK_VECTORS = 512
-_QUICK_ROWS = 20_000
-_QUICK_COLD = 1000
+_QUICK_TERMS = 200_000
 _QUICK_CHANGES = 256
 _USERS_PER_DROP = 50
 # How often leasing looks for jobs that wait because the clock was set back.
@@ -239,15 +238,13 @@ class Ledger:
         return await self.engine.read(
             lambda tx: full_text.lexical(tx, self._lengths, self._postings, scope, text),
             tenant=scope.user,
-            quick=self.engine.is_local and await self._is_small_user(scope.user),
+            quick=self.engine.is_local and self._is_small_user(scope.user),
         )
 
-    async def _is_small_user(self, user: str) -> bool:
-        """Return whether a lexical search of the user's memories takes about a millisecond at most."""
-        rows = self._lengths.count(user)
-        if rows is not None:
-            return rows <= _QUICK_ROWS
-        return await self.row_count(user, max_count=_QUICK_COLD + 1) <= _QUICK_COLD
+    def _is_small_user(self, user: str) -> bool:
+        """Return whether a lexical search of the user's memories takes few milliseconds."""
+        terms = self._lengths.term_count(user)
+        return terms is not None and terms <= _QUICK_TERMS
 
     # For indexes -------------------------------------------------------------------------------------
 

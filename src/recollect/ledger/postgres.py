@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -365,11 +365,17 @@ class PostgresEngine:
             self._put_back(pool, connection)
             raise
         else:
-            connection.mark_used()
-            await pool.release(connection)
+            # It may be lost by now; what it answered counts.
+            if not _is_closed(connection):
+                connection.mark_used()
+            with suppress(*ERRORS):
+                await pool.release(connection)
 
     async def _check_alive(self, pool: Any, connection: Any) -> None:
-        """Raise if a connection that was idle for long is dead, so that another one is used."""
+        """Raise if a connection is lost, or was idle for long and is dead, so that another one is used."""
+        if _is_closed(connection):
+            await asyncio.shield(self._put_back(pool, connection, broken=True))
+            raise ConnectionResetError("the connection was lost before it was used")
         if connection.idle_s() < IDLE_S:
             return
         try:
@@ -490,7 +496,8 @@ async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:
     finally:
         if not is_clean and not _is_closed(connection):
             connection.terminate()
-        await pool.release(connection)
+        with suppress(*ERRORS):
+            await pool.release(connection)
 
 
 def _is_closed(connection: Any) -> bool:

@@ -35,6 +35,8 @@ from recollect.ledger.sqlite_writer import SqliteWriter
 from recollect.model.ids import new_id
 from recollect.models.embedding import EmbeddingModel
 
+# A user for whom a read in the event loop took longer is read for in another thread.
+_SLOW_READ_S = 0.005
 # How long to wait for readers to release the log, and how long writers wait in each attempt.
 MAX_WAIT_S = 15.0
 _TRY_S = 0.25
@@ -134,6 +136,8 @@ class SqliteEngine:
         self._connecting = threading.Lock()
         self._scrubbing = threading.Lock()
         self._last_scrub = (0.0, ScrubResult(False))
+        # Hashes of users whose reads are not done in the event loop any more.
+        self._slow_tenants: set[int] = set()
         self._closed = False
         self._process = os.getpid()
         for engine in list(_engines):
@@ -147,9 +151,13 @@ class SqliteEngine:
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         self._check_open()
-        # A handful of rows takes microseconds, less than handing it to another thread.
-        if quick:
-            return self._read(body)
+        # A handful of rows takes microseconds, less than handing it to another thread, unless they are long.
+        if quick and hash(tenant) not in self._slow_tenants:
+            started = time.thread_time()
+            result = self._read(body)
+            if time.thread_time() - started > _SLOW_READ_S:
+                self._slow_tenants.add(hash(tenant))
+            return result
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, body)
 
     def _read(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:

@@ -19,7 +19,7 @@ from recollect.model.text import split_long_text
 from recollect.models.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
-TERMS_VERSION = 2
+TERMS_VERSION = 3
 # Terms also depend on Unicode's tables and on the stemmer. SQLite removes a row only by the words it was
 # indexed under, so a ledger made with other ones is rebuilt too. Traits are recomputed with them.
 TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()}/{TRAITS_VERSION}"
@@ -27,7 +27,9 @@ TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()
 K1 = 1.2
 B = 0.75
 
-MAX_TERMS = 20_000
+# Of a longer text the beginning is indexed: one write must not keep the others waiting.
+MAX_CHARS = 1 << 16
+MAX_TERMS = 10_000
 MAX_QUERY_TERMS = 64
 MAX_TERM_CHARS = 64
 
@@ -72,7 +74,7 @@ STOP_WORDS = frozenset(
 def terms_of(text: str) -> list[str]:
     """Return the terms of a text in order, with repetitions, without stop words."""
     terms: list[str] = []
-    for piece in split_long_text(text):
+    for piece in split_long_text(text[:MAX_CHARS]):
         for word in _WORD.findall(_plain(piece)):
             # Very long runs are not cached: as keys they would cost more than they save.
             terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from recollect.aio.erasable_cache import erasable_cache
 from recollect.model.scope import Level, Scope
 from recollect.model.text import split_long_text
 
@@ -159,13 +160,29 @@ _SEPARATE_FIELDS = {"id", "scope", "content", "evidence", "tags", "metadata", "d
 _PLAIN_FIELDS = tuple(name for name in MemoryRecord.__dataclass_fields__ if name not in _SEPARATE_FIELDS)
 
 
+# A write asks several times for the digest of the same long text.
+_LONG_CHARS = 10_000
+
+
 def text_hash(text: str) -> str:
     """Return a digest that ignores case, Unicode form and spacing."""
-    digest, space = hashlib.blake2b(digest_size=16), ""
+    return _hash(text) if len(text) <= _LONG_CHARS else _long_hash(text)
+
+
+@erasable_cache(4)
+def _long_hash(text: str) -> str:
+    return _hash(text)
+
+
+def _hash(text: str) -> str:
+    digest, is_empty, has_space = hashlib.blake2b(digest_size=16), True, False
     for piece in split_long_text(text):
-        if words := unicodedata.normalize("NFKC", piece).casefold().split():
-            digest.update(f"{space}{' '.join(words)}".encode())
-            space = " "
+        plain = unicodedata.normalize("NFKC", piece).casefold()
+        if words := plain.split():
+            has_space = has_space or plain[0].isspace()
+            digest.update(f"{' ' * (has_space and not is_empty)}{' '.join(words)}".encode())
+            is_empty, has_space = False, False
+        has_space = has_space or plain[-1:].isspace()
     return digest.hexdigest()
 
 

@@ -61,11 +61,13 @@ _SPACE_END = re.compile(r"\s(?!\s)")
 
 
 def split_long_text(text: str) -> Iterator[str]:
-    """Yield a text in pieces that end with whitespace; between them a thread lets others run."""
+    """Yield a text in pieces that end with whitespace, if there is any; between them a thread lets others run."""
     start = 0
-    while len(text) - start > _PIECE_CHARS and (space := _SPACE_END.search(text, start + _PIECE_CHARS)):
-        yield text[start : space.end()]
-        start = space.end()
+    while len(text) - start > _PIECE_CHARS:
+        space = _SPACE_END.search(text, start + _PIECE_CHARS, start + 2 * _PIECE_CHARS)
+        end = space.end() if space else start + 2 * _PIECE_CHARS
+        yield text[start:end]
+        start = end
     yield text[start:] if start else text
 
 

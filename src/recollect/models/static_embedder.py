@@ -116,11 +116,11 @@ def word_piece_texts(text: str) -> list[str]:
     return [tokenizer.id_to_token(piece) or "" for piece in word_pieces(text)]
 
 
-def piece_vectors() -> NDArray[np.float32]:
-    """Return a unit vector for each piece of the vocabulary: 30 MB, so keep only what is derived from it."""
+def piece_vectors(ids: Sequence[int] | slice = slice(None)) -> NDArray[np.float32]:
+    """Return a unit vector for each of some pieces, or for the whole vocabulary, which takes 30 MB."""
     import numpy as np
 
-    vectors = _load(BUNDLED_TABLE).vectors.astype(np.float32)
+    vectors = _load(BUNDLED_TABLE).vectors[ids].astype(np.float32)
     lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
     return np.asarray(vectors / lengths, np.float32)
 

@@ -28,6 +28,8 @@ STEPS = 127
 # Longer texts are encoded in windows of as many pieces as the network was trained on, and only their beginning.
 _WINDOW = 62
 _MAX_WINDOWS = 4
+# More characters than the pieces of all windows have.
+_MAX_CHARS = 32 * _WINDOW * _MAX_WINDOWS
 _HEADS = 4
 _BATCH_PIECES = 2_048
 
@@ -98,7 +100,7 @@ def load_network(path: Path = ENCODER_FILE) -> _Network:
 
 def encode_question(text: str) -> Floats:
     """Return the vectors of a question's word pieces, of its first window only."""
-    return _encode(load_network(), [word_piece_ids([text])[0][:_WINDOW]])[0]
+    return _encode(load_network(), [word_piece_ids([text[:_MAX_CHARS]])[0][:_WINDOW]])[0]
 
 
 def encode_passages(texts: Sequence[str]) -> list[TokenVectors]:
@@ -106,7 +108,7 @@ def encode_passages(texts: Sequence[str]) -> list[TokenVectors]:
     network = load_network()
     windows: list[list[int]] = []
     owners: list[int] = []
-    for owner, ids in enumerate(word_piece_ids(texts)):
+    for owner, ids in enumerate(word_piece_ids([text[:_MAX_CHARS] for text in texts])):
         for start in range(0, min(len(ids), _WINDOW * _MAX_WINDOWS), _WINDOW):
             windows.append(ids[start : start + _WINDOW])
             owners.append(owner)

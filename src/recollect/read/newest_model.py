@@ -288,11 +288,5 @@ def _is_next_turn(older: MemoryRecord, newer: MemoryRecord) -> bool:
 @erasable_cache(16_384)
 def _word_weights(word: str) -> tuple[float, float, float]:
     """Return what a word adds where the older, the newer or both statements of a pair have it."""
-    older, newer, both = _piece_weights()[word_pieces(word)].mean(0).tolist()
+    older, newer, both = (piece_vectors(word_pieces(word)) @ newest_model().words).mean(0).tolist()
     return older, newer, both
-
-
-@cache
-def _piece_weights() -> Floats:
-    """Return the three weights of each word piece of the vocabulary."""
-    return np.asarray(piece_vectors() @ newest_model().words, np.float32)

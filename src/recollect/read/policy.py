@@ -67,8 +67,10 @@ def quotation_source(record: MemoryRecord) -> str:
 
 
 def reads_like_instruction(record: MemoryRecord) -> bool:
-    """Return whether a memory that is not the user's own may be taken for an instruction."""
-    return record.category in (Category.TURN, Category.LESSON) or _has_instruction(record.content)
+    """Return whether a memory that is not the user's own may be taken for an instruction; a long one always may."""
+    if record.category in (Category.TURN, Category.LESSON) or len(record.content) > _CHUNK_CHARS:
+        return True
+    return _has_instruction(record.content)
 
 
 @erasable_cache(1024)

@@ -103,33 +103,32 @@ def defang(text: str) -> Defanged:
 
     Call it on visible text (see `visible`): a zero-width character inside a scheme would hide it.
     """
-    if not _SUSPECT.search(text if text.isascii() else text.translate(_lookalikes())):
+    if not _SUSPECT.search(_fold(text)):
         return Defanged(text)
     text = _ENTITY.sub(_decode_entity, text)
     kinds: set[str] = set()
-    for kind, rule, harmless in _MARKUP:
-        text = _replace_matches(rule, harmless, text, kind=kind, kinds=kinds)
-    # Only now, when no markup is left that could vanish and join two halves of an address.
-    for kind, rule, harmless in _ADDRESSES:
-        text = _replace_matches(rule, harmless, text, kind=kind, kinds=kinds)
+    folded = _fold(text)
+    # Addresses last, when no markup is left that could vanish and join two halves of one.
+    for kind, rule, harmless in (*_MARKUP, *_ADDRESSES):
+        if (plain := _replace_matches(rule, harmless, text, folded)) != text:
+            text, folded = plain, _fold(plain)
+            kinds.add(kind)
     return Defanged(text, frozenset(kinds))
 
 
-def _replace_matches(
-    rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, *, kind: str, kinds: set[str]
-) -> str:
+def _fold(text: str) -> str:
+    return text if text.isascii() else text.translate(_lookalikes())
+
+
+def _replace_matches(rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, folded: str) -> str:
     """Neutralise every match. Look-alike characters match too, and are kept where nothing matches."""
-    folded = text if text.isascii() else text.translate(_lookalikes())
     parts, last = [], 0
     for match in rule.finditer(folded):
         new = harmless(match)
         if new != match[0]:
             parts += [text[last : match.start()], new]
             last = match.end()
-    if not parts:
-        return text
-    kinds.add(kind)
-    return "".join([*parts, text[last:]])
+    return "".join([*parts, text[last:]]) if parts else text
 
 
 @cache

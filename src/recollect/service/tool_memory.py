@@ -26,6 +26,7 @@ from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.text.instructions import find_instruction
 from recollect.text.time_expressions import TimeWords, parse_time_filter
+from recollect.text.tokens import TRUNCATION_MARK
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -39,6 +40,8 @@ Kind: TypeAlias = Literal["fact", "preference", "identity", "constraint", "event
 REVIEW_NOTICE = "It reads like an instruction, so it waits until a person has approved it."
 # The number of the user's last changes among which those of a scope are looked for.
 _HISTORY_WINDOW = 1000
+# Of a longer memory a tool returns the beginning.
+_MAX_CHARS = 32_000
 _REVIEW_REASON = "it tells what to do ('{phrase}'), and an agent says it, not the user"
 
 
@@ -173,8 +176,9 @@ def quoted_line(record: MemoryRecord) -> str:
 
 
 def sanitize_text(text: str) -> str:
-    """Return a text without invisible characters, active links and markup, with its lines."""
-    return defang(remove_invisible(text)).text
+    """Return a text without invisible characters, active links and markup, with its lines; a long one is cut."""
+    cut = text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + TRUNCATION_MARK
+    return defang(remove_invisible(cut)).text
 
 
 def sanitize_line(text: str) -> str:

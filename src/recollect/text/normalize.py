@@ -34,9 +34,17 @@ _TOKEN = re.compile(
     r"[+\-−]?[$€£¥]?\d[\d.,:/'-]*\d|[+\-−]?[$€£¥]?\d|[a-z]\.[a-z]\.|[\w$€£¥#@&]+(?:['’./:_-][\w#]+)*[+#%]*(?:-(?=\s|$))?|[%+$€£¥]"
 )
 
+# A longer text is no statement, and comparing its words would take long.
+MAX_STATEMENT_CHARS = 8_000
+
 
 def normalize(text: str) -> str:
-    """Return the text for comparison; equal results mean that two statements say the same in the same words."""
+    """Return the text for comparison; equal results mean that two statements say the same in the same words.
+
+    A text too long for a statement is compared as it is.
+    """
+    if len(text) > MAX_STATEMENT_CHARS:
+        return text
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     tokens: list[str] = []
     for token in _TOKEN.findall(folded):

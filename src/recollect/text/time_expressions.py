@@ -22,6 +22,7 @@ import numpy as np
 
 from recollect.errors import InvalidInput
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
+from recollect.model.text import head_and_tail
 from recollect.text import time_parsers
 from recollect.text import time_words as say
 from recollect.text.statement_dates import PAST_TENSE, coming_period
@@ -260,6 +261,7 @@ def parse_time_filter(question: str, *, at: datetime, mode: TimeWords) -> TimeFi
 
     Unless the question is in the past tense, "in August" and "on Friday" are the next as well as the last ones.
     """
+    question = head_and_tail(question, 2 * _WINDOW_CHARS)
     mentioned = tuple(find_periods(question, at=at)) if mode != "off" else ()
     if mentioned and (_AHEAD.search(question) or not PAST_TENSE.search(question)):
         mentioned += tuple(filter(None, (coming_period(each, at) for each in mentioned)))

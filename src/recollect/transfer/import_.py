@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from recollect.aio.slices import TimeSlice
+from recollect.aio.slices import run_off_loop
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.codec import from_plain
 from recollect.ledger.ledger import Ledger
@@ -179,11 +179,12 @@ class RecordWriter:
         changes = [Add(record, vectors[record.id]) for record in records]
         outcomes = (await self.ledger.apply(scope, changes, by=self.by)).outcomes
         added = sum(outcome.changed for outcome in outcomes)
+        unchanged = [pair for pair in zip(outcomes, records, strict=True) if not pair[0].changed]
         # The others lost to a value of the same key with a higher confidence.
-        same, time_slice = 0, TimeSlice()
-        for outcome, record in zip(outcomes, records, strict=True):
-            same += not outcome.changed and outcome.record.fingerprint == record.fingerprint
-            await time_slice.pause()
+        same = await run_off_loop(
+            lambda: sum(outcome.record.fingerprint == record.fingerprint for outcome, record in unchanged),
+            chars=sum(len(record.content) for _, record in unchanged),
+        )
         return ImportCounts(added, present=same, kept=len(records) - added - same)
 
     async def _append_turns(

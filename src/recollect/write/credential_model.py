@@ -13,7 +13,7 @@ import re
 import tomllib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -110,22 +110,23 @@ def has_cue(lower: str) -> bool:
     return any(map(lower.__contains__, _all_cues()))
 
 
-def find_credentials(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the spans and kinds of credentials."""
-    tokens, candidates = find_candidates(text)
-    if not candidates:
-        return
+def find_credentials(text: str) -> Generator[None, None, list[tuple[int, int, str]]]:
+    """Return the spans and kinds of credentials; yields after each small step."""
+    tokens, candidates = yield from find_candidates(text)
     accepted: dict[int, Candidate] = {}
-    ranked = sorted(
-        ((_logit(each), each) for each in candidates), key=lambda pair: (pair[1].first - pair[1].last, -pair[0])
-    )
-    for logit, candidate in ranked:
+    rated: list[tuple[float, Candidate]] = []
+    for each in candidates:
+        rated.append((_logit(each), each))
+        yield
+    for logit, candidate in sorted(rated, key=lambda pair: (pair[1].first - pair[1].last, -pair[0])):
         places = range(candidate.first, candidate.last + 1)
         if logit >= _MIN_LOGIT and not any(place in accepted for place in places):
             accepted.update(dict.fromkeys(places, candidate))
+    spans: list[tuple[int, int, str]] = []
     for candidate in dict.fromkeys(accepted.values()):
-        yield candidate.start, candidate.end, candidate.kind
-        yield from _similar_after(candidate, tokens, accepted)
+        spans.append((candidate.start, candidate.end, candidate.kind))
+        spans += _similar_after(candidate, tokens, accepted)
+    return spans
 
 
 def _similar_after(
@@ -162,15 +163,17 @@ def word_bucket(word: str) -> int:
     return crc32(word.encode("utf-8", "replace")) % WORD_BUCKETS
 
 
-def find_candidates(text: str) -> tuple[list[Token], list[Candidate]]:
-    """Return the tokens of a text, and the candidates near cues with their features."""
+def find_candidates(text: str) -> Generator[None, None, tuple[list[Token], list[Candidate]]]:
+    """Return the tokens of a text, and the candidates near cues with their features; yields after each small step."""
     text = _MARK.sub(lambda mark: _COVER * len(mark[0]), text)
     # Its lower-case form is longer, which would shift all positions after it.
     lower = text.replace("İ", "I").lower()
     if not has_cue(lower):
         return [], []
     tokens = _tokenize(text)
+    yield
     cues = _find_cues(lower, tokens)
+    yield
     inside = {
         place for cue in cues for place in range(cue.first, cue.last + 1) if tokens[place].mark not in ("/", ":", "=")
     }
@@ -192,6 +195,7 @@ def find_candidates(text: str) -> tuple[list[Token], list[Candidate]]:
         if cue.kind in ("password", "vague", "short"):
             for first, last in _phrases(tokens, cue.last + 1):
                 candidates.setdefault((first, last), _phrase_candidate(tokens, cue, first, last))
+        yield
     return tokens, list(candidates.values())
 
 

@@ -18,7 +18,7 @@ from recollect.model.ids import new_id
 from recollect.model.memory import MODEL, MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.text.normalize import normalize
+from recollect.text.normalize import MAX_STATEMENT_CHARS, normalize
 from recollect.text.numbers import number_values
 from recollect.write.operations import ExtractedFact, FactOp
 
@@ -408,8 +408,12 @@ def _find_similar(
 ) -> tuple[MemoryRecord, str] | None:
     from rapidfuzz.distance import Levenshtein
 
+    if len(new.content) > MAX_STATEMENT_CHARS:
+        return None
     numbers = number_values(new.content)
     for record in memories:
+        if len(record.content) > MAX_STATEMENT_CHARS:
+            continue
         if record.key is not None or not outranks(new, record) or number_values(record.content) != numbers:
             continue
         letters = Levenshtein.normalized_similarity(new.content.casefold(), record.content.casefold())

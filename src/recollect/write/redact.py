@@ -63,13 +63,13 @@ _OVERLAPS = (512, 256, 128, 64)
 def _redact_steps(text: str, normalise: Callable[[str], str] = str) -> _Steps[Redacted]:
     """Return the normalised text without secrets, or else the text as it is; yields between pieces."""
     if len(text) <= _PIECE_CHARS:
-        redacted = _redact_piece(normalise(text))
+        redacted = yield from _redact_piece(normalise(text))
         return redacted if redacted.kinds else Redacted(text)
     parts, kinds, start, size = list[str](), list[str](), 0, _PIECE_CHARS
     while start < len(text):
         piece = text[start : start + size]
         plain = normalise(piece)
-        redacted = _redact_piece(plain)
+        redacted = yield from _redact_piece(plain)
         yield
         is_last = start + size >= len(text)
         overlap = 0 if is_last else _overlap(piece, plain, redacted.text)
@@ -92,7 +92,7 @@ def _overlap(piece: str, plain: str, redacted: str) -> int:
     return 0
 
 
-def _redact_piece(text: str) -> Redacted:
+def _redact_piece(text: str) -> _Steps[Redacted]:
     """Return a text without secrets.
 
     Secrets with a known form are replaced first, since their kind is more specific than the name before them.
@@ -105,12 +105,14 @@ def _redact_piece(text: str) -> Redacted:
     clean = text
     for rule in fitting:
         clean = _replace_secrets(clean, rule.search(clean))
+        yield
     if has_mnemonic:
         clean = _replace_secrets(clean, rules.find_mnemonics(clean))
     if has_numbers:
         clean = _replace_secrets(clean, find_account_numbers(clean))
+        yield
     if is_cued:
-        clean = _replace_secrets(clean, find_credentials(clean))
+        clean = _replace_secrets(clean, (yield from find_credentials(clean)))
     if len(_CLEAN_HASHES) >= _MAX_CLEAN_HASHES:
         _CLEAN_HASHES.clear()
     # Redaction of its own output changes nothing.

@@ -34,7 +34,7 @@ from recollect.transfer.import_ import ImportCounts
 transfer_router = create_api_router("export and import")
 NDJSON = "application/x-ndjson"
 _BATCH_LINES = 500
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4 << 20
 _CHUNK_BYTES = 1 << 16
 _NDJSON_CONTENT = {

@@ -46,7 +46,10 @@ async def receive_body(receive: Receive, max_bytes: int) -> bytes:
         size += len(part)
         if size > max_bytes:
             raise BodyTooLarge(max_bytes)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    if len(parts) == 1:
+        return parts[0]
+    # Python lets other threads run while it copies more than a mebibyte.
+    return b"".join(parts) if size <= 1 << 20 else await asyncio.to_thread(b"".join, parts)
 
 
 async def iter_body(receive: Receive, body_received: asyncio.Event | None = None) -> AsyncIterator[bytes]:

@@ -22,8 +22,9 @@ MAX_CACHE_BYTES = 64 << 20
 _USER_BYTES = 1024
 # What a word costs besides its rows.
 _WORD_BYTES = 512
-# With more new rows than this, posting lists are read again instead of being extended.
+# With more new rows or characters than this, posting lists are read again instead of being extended.
 _MAX_NEW_ROWS = 64
+_MAX_NEW_CHARS = 16_000
 
 
 class _Sized(Protocol):
@@ -102,11 +103,11 @@ class DocLengthCache(_UserCache[DocLengths]):
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         super().__init__(max_bytes, min_users=1)
 
-    def count(self, user: str) -> int | None:
-        """Return how many rows the user had at the last search, if it is cached."""
+    def term_count(self, user: str) -> int | None:
+        """Return how many terms the user's memories had at the last search, if it is cached."""
         with self._lock:
             cached = self._users.get(user)
-        return None if cached is None else len(cached.rows)
+        return None if cached is None else cached.total
 
     async def get(self, tx: Tx, user: str, current: Revision) -> DocLengths:
         """Return the user's lengths at the revision that this transaction sees."""
@@ -210,6 +211,8 @@ async def _extend(tx: Tx, cached: _UserPostings, query: PostingQuery) -> bool:
     )
     # The text of an old row may have changed.
     if len(cached.new) + len(changed) > _MAX_NEW_ROWS or (changed and changed[0][0] <= cached.last_row):
+        return False
+    if sum(len(content) for _, content in changed) > _MAX_NEW_CHARS:
         return False
     cached.new |= {row: Counter(terms_of(content)) for row, content in changed}
     cached.revision, cached.last_row = revision, query.last_row

@@ -23,6 +23,7 @@ from recollect.ledger.sql import (
     maintenance,
     maintenance_tasks,
     memories,
+    token_vectors,
 )
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
@@ -102,6 +103,7 @@ class Ledger:
         self.clean = RedactedWrites(redactor)
         self._lengths = full_text.DocLengthCache()
         self._postings = full_text.PostingCache()
+        self._token_vectors = token_vectors.TokenVectorCache()
         self._check_clock_at = 0.0
         self.on_change: Callable[[str], None] = lambda user: None
 
@@ -258,6 +260,12 @@ class Ledger:
     vectors = read_method(vector_sql.vectors)
     vectors_of = read_method(vector_sql.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
     models = read_method(vector_sql.models, tenant=ALL_TENANTS)
+
+    async def token_vectors(self, user: str, rows: Sequence[int]) -> dict[int, bytes]:
+        """Return the packed token vectors of those of the rows that are the user's and have some."""
+        return await self.engine.read(
+            lambda tx: self._token_vectors.get(tx, user, rows), tenant=user, quick=len(rows) <= _QUICK_VECTORS
+        )
 
     row_count = read_method(vector_sql.row_count, quick=True)
     changed_rows = read_method(vector_sql.changed_rows)
@@ -427,6 +435,7 @@ class Ledger:
 
     def _drop_caches(self, user: str) -> StoreErasure:
         self._lengths.drop(user)
+        self._token_vectors.drop(user)
         cached = self._postings.drop(user)
         return StoreErasure("word lists", {"words": len(cached.words) if cached else 0})
 

@@ -31,8 +31,8 @@ _WINDOW = 62
 _MAX_WINDOWS = 4
 _HEADS = 4
 _BATCH_PIECES = 2_048
-# Matrices are stored as panels of so many columns. OpenBLAS multiplies a panel with the few rows of a question without
-# copying it first, and reads it in order: half the time of the whole matrix.
+# Matrices are stored as panels of so many columns. OpenBLAS multiplies a panel with the few rows of a question
+# without copying it first, and reads it in order: half the time of the whole matrix.
 _PANEL_COLUMNS = 64
 
 
@@ -187,7 +187,7 @@ def _attend(qkv: Floats, count: int, longest: int, padding: Floats | None) -> Fl
 
 
 def _norm(x: Floats) -> Floats:
-    """Scale each row, whose mean is 0, to unit variance; the learned scale and shift are in the matrix that follows."""
+    """Scale each row, of mean 0, to unit variance; the learned scale and shift are in the matrix that follows."""
     variance = np.einsum("ij,ij->i", x, x)[:, None]
     variance /= np.float32(x.shape[1])
     variance += np.float32(1e-5)

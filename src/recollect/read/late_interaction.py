@@ -57,7 +57,7 @@ class LateInteraction:
         # As a piece, the mark that joins the words of a name would match every such name.
         pieces = _encode_question(question.replace("_", " "))
         matches = np.full((len(rows), len(pieces)), np.nan, np.float32)
-        stored = dict(await self._ledger.vectors_of(user, rows.tolist(), model=TOKEN_MODEL))
+        stored = await self._ledger.token_vectors(user, rows.tolist())
         missing = [row for row in rows.tolist() if row not in stored]
         if missing:
             stored |= await self._encode_missing(user, missing[-_ON_DEMAND_ROWS:])

@@ -293,6 +293,9 @@ async def _fetch_records(
     batch_size = len(order) if limit.fetch_all else limit.count
     if not limit.fetch_all:
         order = order[relevance[order] >= limit.min_relevance]
+    if len(limit.extra):
+        # They are fetched with the first batch, and do not count.
+        order = order[~np.isin(order, list(limit.extra))]
     candidates: list[SearchCandidate] = []
     for start in range(0, len(order), batch_size or 1):
         chosen = [*order[start : start + batch_size].tolist(), *(limit.extra if start == 0 else ())]

@@ -209,22 +209,33 @@ def bm25(
 
     An optional term that no row has is left out.
     """
-    scores, covered = np.zeros(len(doc_lengths.rows)), np.zeros(len(doc_lengths.rows))
+    count = len(doc_lengths.rows)
     total, missing, missing_weight = 0.0, set[str](), 0.0
+    matching: list[Postings] = []
+    rarities: list[float] = []
     for term, (rows, times) in zip(terms, postings, strict=True):
         if not len(rows) and term in optional:
             continue
-        rarity = math.log(1 + (len(doc_lengths.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
+        rarity = math.log(1 + (count - len(rows) + 0.5) / (len(rows) + 0.5))
         total += rarity
-        if not len(rows):
+        if len(rows):
+            matching.append((rows, times))
+            rarities.append(rarity)
+        else:
             missing.add(term)
             missing_weight += rarity
-            continue
-        at = np.searchsorted(doc_lengths.rows, rows)
-        norm = K1 * (1 - B + B / doc_lengths.average * doc_lengths.counts[at])
-        scores[at] += rarity * times / (times + norm)
-        covered[at] += rarity
-    matched, total = np.flatnonzero(scores), total or 1.0
+    total = total or 1.0
+    if not matching:
+        empty = np.empty(0, np.float32)
+        return LexicalMatches(np.empty(0, np.int64), empty, empty, frozenset(missing), missing_weight / total)
+    # All lists at once: for each of them apart it takes several times as long.
+    at = np.searchsorted(doc_lengths.rows, np.concatenate([rows for rows, _ in matching]))
+    all_times = np.concatenate([times for _, times in matching])
+    weights = np.repeat(rarities, [len(rows) for rows, _ in matching])
+    norms = K1 * (1 - B + B / doc_lengths.average * doc_lengths.counts[at])
+    scores = np.bincount(at, weights * all_times / (all_times + norms), count)
+    covered = np.bincount(at, weights, count)
+    matched = np.flatnonzero(scores)
     return LexicalMatches(
         doc_lengths.rows[matched],
         np.minimum(scores[matched] / total, 1.0).astype(np.float32),

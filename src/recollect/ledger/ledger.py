@@ -258,7 +258,8 @@ class Ledger:
     # For indexes -------------------------------------------------------------------------------------
 
     revision = read_method(vector_sql.revision, quick=True)
-    unembedded = read_method(vector_sql.unembedded)
+    # Of given rows they are few.
+    unembedded = read_method(vector_sql.unembedded, quick=lambda model, *, rows=None, **_: rows is not None)
     embed = write_method(vector_sql.embed)
     store_token_vectors = write_method(vector_sql.store_token_vectors)
     vectors = read_method(vector_sql.vectors)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from recollect.aio.erasable_cache import erasable_cache
 from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.static_embedder import word_piece_ids
 
@@ -31,6 +32,8 @@ _WINDOW = 62
 _MAX_WINDOWS = 4
 _HEADS = 4
 _BATCH_PIECES = 2_048
+# So few are not faster in a batch.
+_FEW_TEXTS = 4
 # Matrices are stored as panels of so many columns. OpenBLAS multiplies a panel with the few rows of a question
 # without copying it first, and reads it in order: half the time of the whole matrix.
 _PANEL_COLUMNS = 64
@@ -109,6 +112,8 @@ def _centre(rows: Floats) -> Floats:
     return np.ascontiguousarray(rows - rows.mean(axis=-1, keepdims=True), np.float32)
 
 
+# A question is encoded to search for it, and as a turn to store it; one that a search encodes is stored later.
+@erasable_cache(256)
 def encode_question(text: str) -> Floats:
     """Return the vectors of a question's word pieces, of its first window only."""
     return _encode(load_network(), [word_piece_ids([text])[0][:_WINDOW]])[0]
@@ -116,10 +121,13 @@ def encode_question(text: str) -> Floats:
 
 def encode_passages(texts: Sequence[str]) -> list[TokenVectors]:
     """Return the vectors of each text's word pieces in int8, in the order of `texts`."""
+    pieces = word_piece_ids(texts)
+    if len(texts) <= _FEW_TEXTS and max(map(len, pieces), default=0) <= _WINDOW:
+        return [np.rint(encode_question(text) * STEPS).astype(np.int8) for text in texts]
     network = load_network()
     windows: list[list[int]] = []
     owners: list[int] = []
-    for owner, ids in enumerate(word_piece_ids(texts)):
+    for owner, ids in enumerate(pieces):
         for start in range(0, min(len(ids), _WINDOW * _MAX_WINDOWS), _WINDOW):
             windows.append(ids[start : start + _WINDOW])
             owners.append(owner)

@@ -202,7 +202,9 @@ def compare_pairs(
     for _, older, newer in pairs:
         value = similarities[older][newer]
         closeness = (value, closer[older][newer], nearest[older] - value, nearest[newer] - value)
-        shared = _shared_features(statements[older], statements[newer], question_terms, (own_terms[older], own_terms[newer]))
+        shared = _shared_features(
+            statements[older], statements[newer], question_terms, (own_terms[older], own_terms[newer])
+        )
         days = (ages[newer][0] - ages[older][0]) / _DAY_S
         when = (
             # Of the same moment: when they were said is not known.

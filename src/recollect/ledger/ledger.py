@@ -62,7 +62,7 @@ from recollect.model.change import (
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category
-from recollect.model.query import EVERYTHING, Listing, Where, validate_limit
+from recollect.model.query import Listing, validate_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -225,12 +225,9 @@ class Ledger:
 
     fetch = read_method(memories.fetch, quick=True)
     matching = read_method(memories.matching)
-    # With a filter of one field, which each recall has.
     keyed_facts = read_method(
         memories.keyed_facts,
-        quick=lambda scope, filter, as_of=None, **_: (
-            as_of is None and (filter == EVERYTHING or isinstance(filter, Where))
-        ),
+        quick=lambda scope, filter, as_of=None, **_: as_of is None and memories.compares_columns(filter),
     )
     find_conflicting = read_method(change_sql.find_conflicting)
     derived = read_method(history_sql.derived, quick=True)

@@ -165,7 +165,10 @@ class _BlockBuilder:
     flagged: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.remaining = self.budget - count_tokens(self.style.head) - count_tokens(self.style.foot)
+        # The first line is the same in every block, and the fence after it in none.
+        heading, end, fence = self.style.head.partition("\n")
+        overhead = _line_tokens(heading + end) + count_tokens(fence) + count_tokens(self.style.foot)
+        self.remaining = self.budget - overhead
 
     def build(self, items: Sequence[BlockItem]) -> PromptBlock:
         share = self.remaining if len(items) == 1 else self.remaining // 2

@@ -124,6 +124,11 @@ class Ledger:
             raise
         return ledger
 
+    @property
+    def is_local(self) -> bool:
+        """Whether reading a few rows takes microseconds, because there is no network."""
+        return self.engine.is_local
+
     async def close(self) -> None:
         """Finish pending writes and release all resources."""
         await self.engine.close()

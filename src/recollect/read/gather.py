@@ -293,11 +293,9 @@ async def _fetch_records(
     batch_size = len(order) if limit.fetch_all else limit.count
     if not limit.fetch_all:
         order = order[relevance[order] >= limit.min_relevance]
-    # The extra ones are fetched with the first batch, and do not count.
-    rest = [at for at in order.tolist() if at not in limit.extra]
     candidates: list[SearchCandidate] = []
-    for start in range(0, len(rest), batch_size or 1):
-        chosen = [*rest[start : start + batch_size], *(limit.extra if start == 0 else ())]
+    for start in range(0, len(order), batch_size or 1):
+        chosen = [*order[start : start + batch_size].tolist(), *(limit.extra if start == 0 else ())]
         index_by_row = {gathered.table.rows.item(at): at for at in chosen}
         visible = await ledger.fetch(scope, list(index_by_row), filter=query.filter, as_of=query.as_of)
         records = {each.row: each.record for each in visible}

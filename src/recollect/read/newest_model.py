@@ -183,8 +183,6 @@ def compare_pairs(
     question_terms = frozenset(query_terms(question.text))
     in_pairs = sorted({at for _, *pair in pairs for at in pair})
     statements = {at: parse_statement(candidates[at].record.content) for at in in_pairs}
-    # Those that are neither of the question nor numbers.
-    own_terms = {at: each.terms - question_terms - each.numbers for at, each in statements.items()}
     own = _own_features(candidates, statements, question, question_terms, ages, result_count)
     question_features = (
         question.asks_when or question.asks_count,
@@ -202,9 +200,7 @@ def compare_pairs(
     for _, older, newer in pairs:
         value = similarities[older][newer]
         closeness = (value, closer[older][newer], nearest[older] - value, nearest[newer] - value)
-        shared = _shared_features(
-            statements[older], statements[newer], question_terms, (own_terms[older], own_terms[newer])
-        )
+        shared = _shared_features(statements[older], statements[newer], question_terms)
         days = (ages[newer][0] - ages[older][0]) / _DAY_S
         when = (
             # Of the same moment: when they were said is not known.
@@ -258,20 +254,13 @@ def _own_features(
     return rows
 
 
-def _shared_features(
-    older: PairStatement,
-    newer: PairStatement,
-    question_terms: frozenset[str],
-    own_terms: tuple[frozenset[str], frozenset[str]],
-) -> tuple[float, ...]:
-    """Return what the terms of two statements have in common, and what the words of the pair add.
-
-    `own_terms` are the terms of each that are neither of the question nor numbers.
-    """
+def _shared_features(older: PairStatement, newer: PairStatement, question_terms: frozenset[str]) -> tuple[float, ...]:
+    """Return what the terms of two statements have in common, and what the words of the pair add."""
     shared, words = older.terms & newer.terms, older.words & newer.words
-    own_older, own_newer = own_terms
-    own_shared = len(own_older & own_newer)
-    odds = older.as_older + newer.as_newer + sum(map(_shared_word_weight, words))
+    odds = older.as_older + newer.as_newer
+    for word in words:
+        as_older, as_newer, in_both = _word_weights(word)
+        odds += in_both - as_older - as_newer
     all_words = len(older.words) + len(newer.words) - len(words)
     count, old_count, new_count = len(shared), len(older.terms), len(newer.terms)
     return (
@@ -281,8 +270,8 @@ def _shared_features(
         old_count - count,
         new_count - count,
         len(shared & question_terms),
-        len(own_older) - own_shared,
-        len(own_newer) - own_shared,
+        len(older.terms - shared - question_terms - older.numbers),
+        len(newer.terms - shared - question_terms - newer.numbers),
         len(older.numbers & newer.numbers),
         odds / math.sqrt(all_words or 1),
     )
@@ -301,13 +290,6 @@ def _word_weights(word: str) -> tuple[float, float, float]:
     """Return what a word adds where the older, the newer or both statements of a pair have it."""
     older, newer, both = _piece_weights()[word_pieces(word)].mean(0).tolist()
     return older, newer, both
-
-
-@erasable_cache(16_384)
-def _shared_word_weight(word: str) -> float:
-    """Return what a word adds to its weights in the two statements of a pair, where both have it."""
-    older, newer, both = _word_weights(word)
-    return both - older - newer
 
 
 @cache

@@ -96,6 +96,8 @@ class LateInteraction:
                 versions = {each.row: each.version for each in batch}
                 await self._ledger.store_token_vectors(TOKEN_MODEL, vectors, user=user, versions=versions)
                 count += len(batch)
+                if len(batch) < _BATCH:
+                    break
             if len(self._encoded) >= _MAX_USERS:
                 self._encoded.clear()
             self._encoded[user] = current

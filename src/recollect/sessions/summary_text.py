@@ -12,9 +12,9 @@ from decimal import Decimal
 
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Trust, text_hash
-from recollect.models.traits import Trait, compute_traits, trait_flags
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat
+from recollect.models.traits import Trait, compute_traits, trait_flags
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
 from recollect.quotes.quoted_text import ELIDED, user_text

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.ledger.sql.tx import Postings, Tx, fetch_one
-from recollect.ledger.sql.user_cache import MAX_CACHE_BYTES, USER_BYTES, UserCache
+from recollect.ledger.sql.user_cache import MAX_CACHE_BYTES, USER_BYTES, PerUserCache
 from recollect.ledger.tokenizer import K1, B, query_terms, spelling_terms, terms_of
 from recollect.ledger.types import LexicalMatches, Revision
 from recollect.model.scope import Scope
@@ -54,7 +54,7 @@ class DocLengths:
         )
 
 
-class DocLengthCache(UserCache[DocLengths]):
+class DocLengthCache(PerUserCache[DocLengths]):
     """The lengths of the memories of the users searched last; those of the last one stay, however large."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
@@ -132,7 +132,7 @@ class _UserPostings:
         return np.concatenate((rows, more[:, 0])), np.concatenate((times, more[:, 1]))
 
 
-class PostingCache(UserCache[_UserPostings]):
+class PostingCache(PerUserCache[_UserPostings]):
     """The posting lists of the terms searched last."""
 
     async def get(self, tx: Tx, query: PostingQuery) -> list[Postings]:

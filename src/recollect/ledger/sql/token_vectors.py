@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recollect.ledger.sql.tx import Tx
-from recollect.ledger.sql.user_cache import USER_BYTES, UserCache
+from recollect.ledger.sql.user_cache import USER_BYTES, PerUserCache
 from recollect.ledger.sql.vectors import revision, vectors_of
 from recollect.ledger.types import Revision
 from recollect.models.embedding import TOKEN_MODEL
@@ -30,7 +30,7 @@ class _UserTokenVectors:
         self.size += sum(map(len, vectors.values())) + len(vectors) * _ROW_BYTES
 
 
-class TokenVectorCache(UserCache[_UserTokenVectors]):
+class TokenVectorCache(PerUserCache[_UserTokenVectors]):
     """The token vectors of the candidates that were searched last."""
 
     async def get(self, tx: Tx, user: str, rows: Sequence[int]) -> dict[int, bytes]:

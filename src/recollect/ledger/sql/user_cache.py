@@ -19,7 +19,7 @@ class _Sized(Protocol):
 S = TypeVar("S", bound=_Sized)
 
 
-class UserCache(Generic[S]):
+class PerUserCache(Generic[S]):
     """A value for each of the users searched last, within a budget of bytes; shared by readers in several threads."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES, *, min_users: int = 0) -> None:

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.corpus import sentences
@@ -28,6 +30,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 AUTHOR = Author("benchmark")
 BATCH = 1000
+# Calls that are not counted.
+WARMUP = 5
 _START_S = 120
 
 
@@ -48,7 +52,7 @@ def summarize(samples_s: list[float]) -> Timing:
     return Timing(ranked[len(ranked) // 2] * 1e6, ranked[min(len(ranked) - 1, int(len(ranked) * 0.99))] * 1e6)
 
 
-async def time_calls(call: Callable[[int], Awaitable[object]], *, times: int, warmup: int = 5) -> Timing:
+async def time_calls(call: Callable[[int], Awaitable[object]], *, times: int, warmup: int = WARMUP) -> Timing:
     """Call repeatedly, one call at a time; the first `warmup` calls, with negative numbers, are not counted."""
     samples = []
     for number in range(-warmup, times):
@@ -59,10 +63,43 @@ async def time_calls(call: Callable[[int], Awaitable[object]], *, times: int, wa
     return summarize(samples)
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The CPU time of a call, and the median of the microseconds of its steps."""
+
+    timing: Timing
+    steps_us: dict[str, float]
+
+
+async def measure_costs(calls: Mapping[str, Callable[[], Awaitable[object]]], *, times: int) -> dict[str, Cost]:
+    """Call each in turn, `times` times after the warm-up; the steps are those that their results report."""
+    cpu_s: dict[str, list[float]] = {name: [] for name in calls}
+    steps: dict[str, dict[str, list[float]]] = {name: {} for name in calls}
+    for number in range(-WARMUP, times):
+        for name, call in calls.items():
+            started = time.process_time()
+            result = await call()
+            took_s = time.process_time() - started
+            if number >= 0:
+                cpu_s[name].append(took_s)
+                for step, step_us in getattr(result, "steps_us", {}).items():
+                    steps[name].setdefault(step, []).append(step_us)
+    return {
+        name: Cost(summarize(cpu_s[name]), {step: median(each) for step, each in steps[name].items()})
+        for name in calls
+    }
+
+
 def resident_mb() -> float:
     """Return the resident memory of this process in MiB."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize() / 2**20
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time that the threads of a process have used."""
+    files = Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
 
 @asynccontextmanager

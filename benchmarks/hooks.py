@@ -1,7 +1,8 @@
-"""Measure hooks of coding agents: as a process, by HTTP, and the start of a bare interpreter (`make bench`).
+"""Measure hooks of coding agents as a process and by HTTP, searches by HTTP, and a bare interpreter (`make bench`).
 
 A prompt waits for its recall hook. The server has a repository with memories; each prompt is a question about them.
-The rounds alternate, so that the load of the machine is the same for all.
+The rounds alternate, so that the load of the machine is the same for all. The CPU time is that of the server, with
+what it does in the background until it answers the next request.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -21,19 +23,26 @@ from typing import Any
 import httpx
 
 from benchmarks.corpus import questions, sentences
-from benchmarks.harness import free_port, stop_at_end, summarize, wait_for_port
+from benchmarks.harness import cpu_seconds, free_port, stop_at_end, summarize, wait_for_port
 
 _PATH = "/recollect/v1/hooks/claude-code"
 _PROJECT = "github.com/owner/name"
 
 
-def _measure(rounds: int, calls: dict[str, Callable[[int], None]]) -> dict[str, list[float]]:
-    samples: dict[str, list[float]] = {name: [] for name in calls}
+@dataclass(slots=True)
+class _Samples:
+    wall_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+
+def _measure(rounds: int, calls: dict[str, Callable[[int], None]], server: int) -> dict[str, _Samples]:
+    samples = {name: _Samples() for name in calls}
     for number in range(rounds):
         for name, call in calls.items():
-            started = perf_counter()
+            cpu_s, started = cpu_seconds(server), perf_counter()
             call(number)
-            samples[name].append(perf_counter() - started)
+            samples[name].wall_s.append(perf_counter() - started)
+            samples[name].cpu_s.append(cpu_seconds(server) - cpu_s)
     return samples
 
 
@@ -90,6 +99,14 @@ def _run(folder: Path, options: argparse.Namespace) -> None:
         def by_http(number: int) -> None:
             client.post(f"{_PATH}/recall", json=payload(number, "http")).raise_for_status()
 
+        def rest(path: str, body: Callable[[str], dict[str, Any]]) -> Callable[[int], None]:
+            headers = {"X-Memory-User": "default", "X-Memory-Project": _PROJECT}
+
+            def call(number: int) -> None:
+                client.post(f"/recollect/v1/{path}", json=body(f"{path}: {asked[number]}"), headers=headers)
+
+            return call
+
         def keep(number: int) -> None:
             event = {**payload(number, "keep"), "last_assistant_message": f"Answer {number}", "prompt": ""}
             client.post(f"{_PATH}/keep", json=event).raise_for_status()
@@ -99,18 +116,23 @@ def _run(folder: Path, options: argparse.Namespace) -> None:
             "recollect hook recall": command,
             "recall by HTTP": by_http,
             "keep by HTTP": keep,
+            "POST /search": rest("search", lambda text: {"query": text}),
+            "POST /recall": rest("recall", lambda text: {"messages": [{"role": "user", "content": text}]}),
         }
         answer = client.post(f"{_PATH}/recall", json=payload(rounds, "first")).json()
         if "hookSpecificOutput" not in answer:
             raise RuntimeError(f"no memory was recalled for {asked[rounds]!r}")
         for number in range(options.warmup):
             by_http(number % rounds)
-        samples = _measure(rounds, calls)
+        samples = _measure(rounds, calls, server.pid)
     print(f"{memories:,} memories, {rounds} rounds; ms")
-    print(f"{'':24}{'min':>8}{'p50':>8}{'p99':>8}")
-    for name, values in samples.items():
-        times = summarize(values)
-        print(f"{name:24}{min(values) * 1000:8.1f}{times.p50_us / 1000:8.1f}{times.p99_us / 1000:8.1f}")
+    print(f"{'':24}{'min':>8}{'p50':>8}{'p99':>8}{'p50 of the CPU time':>22}")
+    for name, own in samples.items():
+        wall, cpu = summarize(own.wall_s), summarize(own.cpu_s)
+        print(
+            f"{name:24}{min(own.wall_s) * 1000:8.1f}{wall.p50_us / 1000:8.1f}{wall.p99_us / 1000:8.1f}"
+            f"{cpu.p50_us / 1000:22.1f}"
+        )
 
 
 if __name__ == "__main__":

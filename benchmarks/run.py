@@ -1,14 +1,16 @@
 """Measure search, recall, writes, memory and learning (`make bench`).
 
-The floor of a search is embedding the query and one product of a numpy matrix with the user's vectors.
+The floor of a search is embedding the query and one product of a numpy matrix with the user's vectors. Searches and
+recalls are measured in CPU time and in turn with the floor, so that their ratio hardly depends on other load.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -20,15 +22,15 @@ from benchmarks.corpus import questions, sentences
 from benchmarks.harness import (
     AUTHOR,
     BATCH,
-    Timing,
+    WARMUP,
     fill,
+    measure_costs,
     recall_request,
     resident_mb,
     running_service,
     time_calls,
 )
 from recollect.config.settings import load
-from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.models.embedding import Embedder
 from recollect.remember import MemoryInput
@@ -37,28 +39,10 @@ from recollect.service.service import Service
 from recollect.wiring import open_embedder
 
 
-async def time_floor(embedder: Embedder, matrix: np.ndarray, queries: list[str]) -> Timing:
+async def measure_floor(embedder: Embedder, matrix: np.ndarray, query: str) -> None:
     """Embed the query, multiply, select the ten best."""
-
-    async def call(number: int) -> None:
-        [vector] = await embedder.embed([queries[number]], role="query")
-        np.argpartition(-(matrix @ vector), 10)[:10]
-
-    return await time_calls(call, times=len(queries) - 5)
-
-
-async def time_steps(
-    call: Callable[[int], Awaitable[SearchResult | RecallResult]], count: int
-) -> tuple[Timing, dict[str, float]]:
-    """Return the latency of calls, and the median of each of their steps."""
-    steps: dict[str, list[float]] = {}
-
-    async def stepped(number: int) -> None:
-        for step, took in (await call(number)).steps_us.items():
-            steps.setdefault(step, []).append(took)
-
-    timing = await time_calls(stepped, times=count - 5)
-    return timing, {step: float(np.median(took)) for step, took in steps.items()}
+    [vector] = await embedder.embed([query], role="query")
+    np.argpartition(-(matrix @ vector), 10)[:10]
 
 
 async def measure(home: Path, args: argparse.Namespace) -> None:
@@ -66,11 +50,11 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
     # Without the cache of embeddings: every query is embedded, as in the floor.
     options = {"home": home, "embedding_cache_mb": 0}
     embedder = await open_embedder(load(options, environ={}).settings)
-    queries = list(islice(questions(1), args.questions + 5))
-    async with running_service(**options) as service:
+    query = next(questions(0))
+    async with running_service(**options) as service, running_service(**options, late_interaction=False) as plain:
         await embedder.embed(["warm"])
-        print(f"{embedder.model}, {args.questions} questions each, one file\n")
-        print("search                       floor                       whole search                 ratio")
+        print(f"{embedder.model}, {args.questions} questions each, one file; CPU time\n")
+        services = {"": plain, ", late interaction": service}
         matrices = {}
         for size in map(int, args.sizes.split(",")):
             user = f"user-{size}"
@@ -79,9 +63,12 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
             rate = size / (perf_counter() - started)
             matrices[user] = await embedder.embed(texts)
             started = perf_counter()
-            await service.search(Scope(user), SearchRequest(query=queries[0], limit=10))
+            await plain.search(Scope(user), SearchRequest(query=query, limit=10))
             first_ms = (perf_counter() - started) * 1e3
-            await report(service, embedder, user, matrices[user], queries)
+            if service.search_deps.late is not None:
+                # A search encodes what is not encoded yet, which takes longer.
+                await service.search_deps.late.flush(user)
+            await report(services, embedder, user, matrices[user], args.questions)
             print(f"    imported at {rate:,.0f}/s in batches of {BATCH}; first search, which loads the user, "
                   f"{first_ms:,.0f} ms")  # fmt: skip
 
@@ -91,25 +78,35 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
         took_s = perf_counter() - started
         print(f"\nwith {args.others} other users of {args.other_memories} memories each (added in {took_s:.0f} s):")
         for user, matrix in matrices.items():
-            await report(service, embedder, user, matrix, queries)
+            await report(services, embedder, user, matrix, args.questions)
         await measure_adds(service, args.adds)
         await report_sizes(service, next(iter(matrices)))
 
 
-async def report(service: Service, embedder: Embedder, user: str, matrix: np.ndarray, queries: list[str]) -> None:
-    """Print the latency of search and recall for one user, and the time of each step."""
+async def report(
+    services: Mapping[str, Service], embedder: Embedder, user: str, matrix: np.ndarray, count: int
+) -> None:
+    """Print the CPU time of searches and recalls of one user, their ratio to the floor, and the time of each step."""
     scope = Scope(user)
-    floor = await time_floor(embedder, matrix, queries)
-    whole, steps = await time_steps(
-        lambda number: service.search(scope, SearchRequest(query=queries[number], limit=10)), len(queries)
-    )
-    print(f"{len(matrix):>8,} memories  {floor}  {whole}  {whole.p50_us / floor.p50_us:5.1f}x")
-    print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
-    whole, steps = await time_steps(
-        lambda number: service.recall(scope, recall_request(queries[number])), len(queries)
-    )
-    print(f"    recall, without trace: {whole}")
-    print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
+    # Questions of its own for each, because some results are cached by question.
+    asked = (islice(questions(seed), count + WARMUP) for seed in itertools.count(1))
+    calls: dict[str, Callable[[], Awaitable[object]]] = {}
+
+    def add(name: str, call: Callable[[str], Awaitable[object]]) -> None:
+        texts = next(asked)
+        calls[name] = lambda: call(next(texts))
+
+    add("floor", lambda text: measure_floor(embedder, matrix, text))
+    for kind, service in services.items():
+        add(f"search{kind}", lambda text, own=service: own.search(scope, SearchRequest(query=text, limit=10)))
+        add(f"recall{kind}", lambda text, own=service: own.recall(scope, recall_request(text)))
+    costs = await measure_costs(calls, times=count)
+    floor_us = costs["floor"].timing.p50_us
+    print(f"{len(matrix):,} memories")
+    for name, cost in costs.items():
+        print(f"    {name:26}{cost.timing}   {cost.timing.p50_us / floor_us:5.1f}x of the floor")
+        if cost.steps_us:
+            print("        " + "   ".join(f"{step} {took_us:,.0f}" for step, took_us in cost.steps_us.items()))
 
 
 async def measure_adds(service: Service, count: int) -> None:

@@ -122,6 +122,37 @@ def test_nobody_is_asked_for_a_user_of_whom_nothing_is_kept(tmp_path: Path, llm:
         assert memory.admin.users() == []
 
 
+async def test_a_recall_on_a_local_ledger_reads_little_and_stays_in_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened_async(tmp_path) as memory:
+        for number in range(40):
+            await memory.add(f"The budget of trip {number} is ${number},000", user_id=ALEX)
+        service = await memory.service()
+        assert service.search_deps.late is not None
+        await service.search_deps.late.flush(ALEX)
+        await memory.recall("What is the budget of trip 7?", user_id=ALEX)
+        engine, loop, this_task = service.deps.ledger.engine, asyncio.get_running_loop(), asyncio.current_task()
+        read, run_in_executor, steps = engine.read, loop.run_in_executor, list[str]()
+
+        async def record_read(*args: Any, **options: Any) -> Any:
+            steps.append("read")
+            return await read(*args, **options)
+
+        def record_hop(*args: Any) -> Any:
+            # Background tasks may use threads.
+            steps.extend(["hop"] if asyncio.current_task() is this_task else [])
+            return run_in_executor(*args)
+
+        monkeypatch.setattr(engine, "read", record_read)
+        monkeypatch.setattr(loop, "run_in_executor", record_hop)
+        recalled = await memory.recall("How expensive is trip 9?", user_id=ALEX)
+        assert "trip 9" in recalled.context.text
+        assert "hop" not in steps
+        # Pinned facts, revision, full text, token vectors, records once or twice, and facts of turns.
+        assert steps.count("read") <= 7
+
+
 def spent(user: str = "ann", **fields: Any) -> ModelUsage:
     return ModelUsage(**{"user": user, "step": "rewrite", "model": "small", "at": AT, **fields})
 

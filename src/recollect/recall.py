@@ -1,6 +1,6 @@
 """The read flow: from the messages of a chat to the memories in its prompt.
 
-decide -> result cache -> rewrite -> search and pinned facts, concurrently -> policy -> format -> inject.
+decide -> result cache -> rewrite -> search and pinned facts -> policy -> format -> inject.
 Each step is a file in `read/`.
 """
 
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recollect.config.fields import RankingSettings, RecallSettings
@@ -130,14 +131,17 @@ async def _recall(
     )
     clock.mark("rewrite")
     search_request = _search_request(scope, request, config, rewritten, question)
-    search_task = asyncio.create_task(search(scope, search_request, _ranking(request, config), deps))
+    run_search = partial(search, scope, search_request, _ranking(request, config), deps)
+    # Reads of a local ledger hardly wait, and a task waits for its turn in the event loop.
+    search_task = None if deps.ledger.is_local else asyncio.create_task(run_search())
     try:
         facts = await _pinned_facts(scope, request, config, deps)
         conversation = await _conversation_text(scope, request, config, deps)
-        result = await search_task
+        result = await (run_search() if search_task is None else search_task)
     finally:
         # Without effect if it is done; if another step failed, its result is not needed.
-        search_task.cancel()
+        if search_task is not None:
+            search_task.cancel()
     clock.steps_us.update(result.steps_us)
     clock.skip()
     hits = merge_facts(facts, result.hits, per_source=config.hits_per_source, tokens=config.context_tokens)

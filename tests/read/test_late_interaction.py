@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from recollect.model.erasure import ErasureRequest, Target
 from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.token_encoder import DIMENSIONS, encode_passages, encode_question
 from recollect.read.late_interaction import LateInteraction, max_similarities
-from tests.support.ledger_samples import ANN, BOB, BY, MODEL, add, memory, row_of
+from tests.support.ledger_samples import ANN, BOB, BY, MODEL, add, change, memory, row_of
 
 TEA, PHONE = "I drink green tea in the morning", "My wife's number is 0160 9918844"
 
@@ -40,6 +41,32 @@ async def test_flushing_stores_one_int8_vector_a_piece(ledger: Ledger) -> None:
         row = await row_of(ledger, record)
         assert (await ledger.vectors_of("ann", [row], model=TOKEN_MODEL))[row] == vectors.tobytes()
     assert len(encode_passages([TEA])[0].tobytes()) == 7 * DIMENSIONS
+
+
+async def test_a_flush_reads_only_what_changed_since_the_last(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [tea, _] = await add(ledger, memory(TEA), memory(PHONE))
+    late, read, unembedded = LateInteraction(ledger), list[int](), ledger.unembedded
+
+    async def recorded(*args: Any, **options: Any) -> Any:
+        read.append(options["changed_after"])
+        return await unembedded(*args, **options)
+
+    monkeypatch.setattr(ledger, "unembedded", recorded)
+    await late.flush("ann")
+    assert set(read) == {0}
+    before = (await ledger.revision("ann")).number
+    await change(ledger, Update(tea.id, {"content": "I drink coffee"}))
+    await add(ledger, memory("I drink milk"))
+    read.clear()
+    assert await late.flush("ann") == 2
+    assert set(read) == {before}
+    # After an erasure everything is looked at.
+    await ledger.erase(ANN, ErasureRequest(Target.MEMORY, tea.id), by=BY)
+    read.clear()
+    await late.flush("ann")
+    assert set(read) == {0}
 
 
 async def test_matches_are_the_best_cosines_of_each_piece(ledger: Ledger) -> None:

@@ -13,7 +13,7 @@ from recollect.index.shard import Shard, ShardCache, ShardView, cosines, dots, q
 from recollect.ledger.ledger import Ledger
 from recollect.model.change import Vector
 from recollect.model.erasure import StoreErasure
-from recollect.model.query import EVERYTHING, Filter
+from recollect.model.query import EVERYTHING, Filter, session_left_out
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
 
@@ -98,10 +98,14 @@ class ExactIndex:
     async def view(
         self, scope: Scope, filter: Filter, *, as_of: datetime | None = None, turns: bool = True
     ) -> ExactView:
-        everything = filter == EVERYTHING and as_of is None
-        allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
+        # What the shard itself can tell need not be read from the ledger.
+        session = session_left_out(filter) if as_of is None else ""
+        is_in_shard = session or (filter == EVERYTHING and as_of is None)
+        allowed = None if is_in_shard else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._shards.get(scope.user)
-        return ExactView(shard, visible_mask(shard, shard.visible_places(scope), allowed, as_of=as_of, turns=turns))
+        places = shard.visible_places(scope)
+        mask = visible_mask(shard, places, allowed, as_of=as_of, turns=turns)
+        return ExactView(shard, mask & ~shard.turns_of(session, places)[: len(mask)] if session else mask)
 
     def loaded_rows(self, user: str) -> int:
         """Return how many rows of the user are in memory."""

@@ -204,6 +204,11 @@ class Shard:
             masks[codes] = mask
         return mask
 
+    def turns_of(self, session: str, places: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which rows are turns of the session in one of these places."""
+        codes = (self.session_codes.get((place, session), -1) for place in places)
+        return np.isin(self.sessions, [code for code in codes if code >= 0])
+
 
 # Applying up to this many rows takes a few milliseconds.
 _INLINE_ROWS = 1_000

@@ -23,6 +23,7 @@ from recollect.ledger.sql import (
     maintenance,
     maintenance_tasks,
     memories,
+    token_vectors,
 )
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
@@ -61,7 +62,7 @@ from recollect.model.change import (
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category
-from recollect.model.query import EVERYTHING, Listing, validate_limit
+from recollect.model.query import Listing, validate_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -101,6 +102,7 @@ class Ledger:
         self.clean = RedactedWrites(redactor)
         self._lengths = full_text.DocLengthCache()
         self._postings = full_text.PostingCache()
+        self._token_vectors = token_vectors.TokenVectorCache()
         self._check_clock_at = 0.0
         self.on_change: Callable[[str], None] = lambda user: None
 
@@ -120,6 +122,11 @@ class Ledger:
             await engine.close()
             raise
         return ledger
+
+    @property
+    def is_local(self) -> bool:
+        """Whether reading a few rows takes microseconds, because there is no network."""
+        return self.engine.is_local
 
     async def close(self) -> None:
         """Finish pending writes and release all resources."""
@@ -223,7 +230,8 @@ class Ledger:
     fetch = read_method(memories.fetch, quick=True)
     matching = read_method(memories.matching)
     keyed_facts = read_method(
-        memories.keyed_facts, quick=lambda scope, filter, as_of=None, **_: as_of is None and filter == EVERYTHING
+        memories.keyed_facts,
+        quick=lambda scope, filter, as_of=None, **_: as_of is None and memories.compares_columns(filter),
     )
     find_conflicting = read_method(change_sql.find_conflicting)
     derived = read_method(history_sql.derived, quick=True)
@@ -249,12 +257,19 @@ class Ledger:
     # For indexes -------------------------------------------------------------------------------------
 
     revision = read_method(vector_sql.revision, quick=True)
-    unembedded = read_method(vector_sql.unembedded)
+    # Of given rows they are few.
+    unembedded = read_method(vector_sql.unembedded, quick=lambda model, *, rows=None, **_: rows is not None)
     embed = write_method(vector_sql.embed)
     store_token_vectors = write_method(vector_sql.store_token_vectors)
     vectors = read_method(vector_sql.vectors)
     vectors_of = read_method(vector_sql.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
     models = read_method(vector_sql.models, tenant=ALL_TENANTS)
+
+    async def token_vectors(self, user: str, rows: Sequence[int]) -> dict[int, bytes]:
+        """Return the packed token vectors of those of the rows that are the user's and have some."""
+        return await self.engine.read(
+            lambda tx: self._token_vectors.get(tx, user, rows), tenant=user, quick=len(rows) <= _QUICK_VECTORS
+        )
 
     row_count = read_method(vector_sql.row_count, quick=True)
     changed_rows = read_method(vector_sql.changed_rows)
@@ -424,6 +439,7 @@ class Ledger:
 
     def _drop_caches(self, user: str) -> StoreErasure:
         self._lengths.drop(user)
+        self._token_vectors.drop(user)
         cached = self._postings.drop(user)
         return StoreErasure("word lists", {"words": len(cached.words) if cached else 0})
 

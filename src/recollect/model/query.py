@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias, assert_never
 
 from recollect.errors import InvalidFilter, InvalidInput
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.text import is_storable
 from recollect.model.times import as_utc, now
 
@@ -205,6 +205,22 @@ def both(first: Filter, second: Filter) -> Filter:
     if first == EVERYTHING:
         return second
     return first if second == EVERYTHING else And((first, second))
+
+
+_IS_TURN = Where("category", Op.EQ, str(Category.TURN))
+
+
+def without_turns_of(session: str) -> Filter:
+    """Return the filter that leaves out the turns of a session."""
+    return Not(And((_IS_TURN, Where("session_id", Op.EQ, session))))
+
+
+def session_left_out(filter: Filter) -> str:
+    """Return the session of a filter made by `without_turns_of`; empty for any other filter."""
+    match filter:
+        case Not(And((is_turn, Where(field="session_id", op=Op.EQ, value=str(session))))) if is_turn == _IS_TURN:
+            return session
+    return ""
 
 
 def unknown_field(name: str) -> InvalidFilter:

@@ -62,7 +62,7 @@ def group_by_subject(records: Sequence[MemoryRecord]) -> list[int]:
 
 
 def _subjects(records: Sequence[MemoryRecord]) -> list[_Subject]:
-    terms = [frozenset(terms_of(record.content[:_HEAD_CHARS])) for record in records]
+    terms = [_head_terms(record.content[:_HEAD_CHARS]) for record in records]
     spread = Counter(term for each in terms for term in each)
     max_count = max(len(records) * _MAX_SPREAD, 2)
     common_terms = {term for term, count in spread.items() if count > max_count}
@@ -72,6 +72,12 @@ def _subjects(records: Sequence[MemoryRecord]) -> list[_Subject]:
         )
         for record, record_terms in zip(records, terms, strict=True)
     ]
+
+
+# The same memories are recalled for one question after the other.
+@erasable_cache(4_096)
+def _head_terms(head: str) -> frozenset[str]:
+    return frozenset(terms_of(head))
 
 
 def _is_turn(record: MemoryRecord) -> bool:
@@ -102,6 +108,8 @@ STYLES: Mapping[str, Callable[[datetime], BlockStyle]] = {
 _LABEL_CHARS = 80
 # Less than this of a memory says too little to be worth its place.
 _MIN_CUT_TOKENS = 24
+# Longer lines are counted each time.
+_MAX_CACHED_CHARS = 1_000
 
 
 def format_context(
@@ -157,7 +165,10 @@ class _BlockBuilder:
     flagged: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.remaining = self.budget - count_tokens(self.style.head) - count_tokens(self.style.foot)
+        # The first line is the same in every block, and the fence after it in none.
+        heading, end, fence = self.style.head.partition("\n")
+        overhead = _line_tokens(heading + end) + count_tokens(fence) + count_tokens(self.style.foot)
+        self.remaining = self.budget - overhead
 
     def build(self, items: Sequence[BlockItem]) -> PromptBlock:
         share = self.remaining if len(items) == 1 else self.remaining // 2
@@ -188,16 +199,16 @@ class _BlockBuilder:
             return section.line(item, self.style.mark(item, words), number)
 
         def count_line(words: str) -> int:
-            return overhead + count_tokens(format_line(words))
+            return overhead + _line_tokens(format_line(words))
 
         printed = words[: section.max_chars] if section.max_chars else words
         printed = printed + TRUNCATION_MARK if len(raw) > max_chars else printed
         line = format_line(printed)
-        if (needed := overhead + count_tokens(line)) > share:
+        if (needed := overhead + _line_tokens(line)) > share:
             limit = min(share, self.remaining)
             printed = truncate_words(printed, limit, count=count_line) if limit >= _MIN_CUT_TOKENS else ""
             line = format_line(printed)
-            needed = overhead + count_tokens(line)
+            needed = overhead + _line_tokens(line)
         if not printed or needed > self.remaining:
             return False
         self.remaining -= needed
@@ -223,6 +234,13 @@ class _BlockBuilder:
             parts.append(section.title + "\n".join(line for _, line in lines))
         has_head = any(self.style.sections[at].under_head for at in self.lines)
         return (self.style.head if has_head else "") + self.style.between.join(parts) + self.style.foot
+
+
+def _line_tokens(line: str) -> int:
+    return _count_line_tokens(line) if len(line) <= _MAX_CACHED_CHARS else count_tokens(line)
+
+
+_count_line_tokens = erasable_cache(4_096)(count_tokens)
 
 
 def _is_same(item: BlockItem, summary_item: BlockItem) -> bool:

@@ -296,11 +296,11 @@ async def _fetch_records(
     candidates: list[SearchCandidate] = []
     for start in range(0, len(order), batch_size or 1):
         chosen = [*order[start : start + batch_size].tolist(), *(limit.extra if start == 0 else ())]
-        index_by_row = {int(gathered.table.rows[at]): at for at in chosen}
+        index_by_row = {gathered.table.rows.item(at): at for at in chosen}
         visible = await ledger.fetch(scope, list(index_by_row), filter=query.filter, as_of=query.as_of)
         records = {each.row: each.record for each in visible}
         candidates += [
-            SearchCandidate(at, row, records[row], float(relevance[at]), parts=score_parts(gathered, at))
+            SearchCandidate(at, row, records[row], relevance.item(at), parts=score_parts(gathered, at))
             for row, at in index_by_row.items()
             if row in records
         ]
@@ -311,11 +311,13 @@ async def _fetch_records(
 
 def score_parts(gathered: GatheredCandidates, at: int) -> dict[str, float]:
     """Return the scores of a candidate that hits report and later steps use."""
-    table, dense = gathered.table, float(gathered.table.dense[at])
-    return {
-        "dense": dense if table.has_dense[at] else 0.0,
-        "lexical": float(table.lexical[at]),
-        "coverage": float(table.coverage[at]),
+    table, dense = gathered.table, gathered.table.dense.item(at)
+    parts = {
+        "dense": dense if table.has_dense.item(at) else 0.0,
+        "lexical": table.lexical.item(at),
+        "coverage": table.coverage.item(at),
         "semantic": gathered.stats.calibration.scale(dense),
-        **({} if table.late is None else {"late": float(table.late[at])}),
     }
+    if table.late is not None:
+        parts["late"] = table.late.item(at)
+    return parts

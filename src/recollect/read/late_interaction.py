@@ -19,7 +19,7 @@ from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import STOP_WORDS
-from recollect.ledger.types import Unembedded
+from recollect.ledger.types import Revision, Unembedded
 from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.static_embedder import word_piece_texts
 from recollect.models.token_encoder import DIMENSIONS, STEPS, encode_passages, encode_question
@@ -38,6 +38,8 @@ _BATCH = 64
 # milliseconds. The others get an estimate, so that a search stays within the time budget of a chat on a busy machine.
 _ON_DEMAND_S = 0.03
 _ON_DEMAND_ROWS, _ON_DEMAND_BATCH = 32, 4
+# Beyond this, what was encoded for a user is looked up as at the start.
+_MAX_USERS = 10_000
 # Weaker matches of words explain nothing.
 _MIN_DESCRIBED = 0.5
 
@@ -49,6 +51,8 @@ class LateInteraction:
         self._ledger, self._on_demand_s = ledger, on_demand_s
         self._pending: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
+        # The revision of users up to which everything is encoded.
+        self._encoded: dict[str, Revision] = {}
         self._lock = asyncio.Lock()
         self._lock_loop: asyncio.AbstractEventLoop | None = None
 
@@ -57,7 +61,7 @@ class LateInteraction:
         # As a piece, the mark that joins the words of a name would match every such name.
         pieces = _encode_question(question.replace("_", " "))
         matches = np.full((len(rows), len(pieces)), np.nan, np.float32)
-        stored = dict(await self._ledger.vectors_of(user, rows.tolist(), model=TOKEN_MODEL))
+        stored = await self._ledger.token_vectors(user, rows.tolist())
         missing = [row for row in rows.tolist() if row not in stored]
         if missing:
             stored |= await self._encode_missing(user, missing[-_ON_DEMAND_ROWS:])
@@ -85,11 +89,18 @@ class LateInteraction:
             # A lock belongs to the event loop it was first waited for in.
             self._lock, self._lock_loop = asyncio.Lock(), asyncio.get_running_loop()
         async with self._lock:
-            while batch := await self._ledger.unembedded(TOKEN_MODEL, limit=_BATCH, user=user):
+            current, encoded = await self._ledger.revision(user), self._encoded.get(user, Revision())
+            after = encoded.number if encoded.epoch == current.epoch else 0
+            while batch := await self._ledger.unembedded(TOKEN_MODEL, limit=_BATCH, user=user, changed_after=after):
                 vectors = await asyncio.to_thread(_encode_rows, batch)
                 versions = {each.row: each.version for each in batch}
                 await self._ledger.store_token_vectors(TOKEN_MODEL, vectors, user=user, versions=versions)
                 count += len(batch)
+                if len(batch) < _BATCH:
+                    break
+            if len(self._encoded) >= _MAX_USERS:
+                self._encoded.clear()
+            self._encoded[user] = current
         return count
 
     async def close(self) -> None:

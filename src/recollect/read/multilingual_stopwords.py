@@ -81,9 +81,12 @@ def stop_words_for(words: Sequence[str]) -> StopWords:
 
 def detect_language(words: Sequence[str]) -> str:
     """Return the code of the language with most of `words` among its small words; "en" if there are none."""
-    first = [normalize_word(word) for word in words[:_MAX_DETECTION_WORDS]]
-    languages = _languages()
-    return max(languages, key=lambda name: sum(map(languages[name].all.__contains__, first)))
+    counts = dict.fromkeys(_languages(), 0)
+    languages_of = _languages_of_words()
+    for word in words[:_MAX_DETECTION_WORDS]:
+        for name in languages_of.get(normalize_word(word), ()):
+            counts[name] += 1
+    return max(counts, key=counts.__getitem__)
 
 
 @cache
@@ -91,6 +94,12 @@ def _languages() -> dict[str, StopWords]:
     text = (files(__package__) / "multilingual_stopwords.toml").read_text(encoding="utf-8")
     # English is first, and so wins a draw.
     return {name: _parse_language(name, table) for name, table in tomllib.loads(text).items()}
+
+
+@cache
+def _languages_of_words() -> dict[str, tuple[str, ...]]:
+    words = frozenset[str]().union(*(each.all for each in _languages().values()))
+    return {word: tuple(name for name, each in _languages().items() if word in each.all) for word in words}
 
 
 def _parse_language(name: str, table: dict[str, Any]) -> StopWords:

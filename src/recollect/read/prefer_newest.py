@@ -134,8 +134,11 @@ def _find_replacements(
     }
     ages = [age_key(each) for each in candidates]
     for older in range(result_count):
+        record = candidates[older].record
+        if record.key is None and record.superseded_by is None:
+            continue
         for newer in range(older + 1, result_count):
-            if ages[older] < ages[newer] and _is_linked(candidates[older].record, candidates[newer].record):
+            if ages[older] < ages[newer] and _is_linked(record, candidates[newer].record):
                 probabilities[older, newer] = 1.0
     allowed = [pair for pair in probabilities if _reranker_allows(candidates[pair[0]], candidates[pair[1]])]
     allowed.sort(key=lambda pair: (ages[pair[1]], pair[0]))

@@ -133,24 +133,15 @@ def _diversify(
     if vectors is None or not config.is_diverse or len(allowed) <= 1:
         return list(allowed[: config.limit])
     rows = vectors[np.asarray(allowed)]
-    # For so few candidates plain loops are faster than arrays.
-    similarity = (rows @ rows.T).tolist()
-    max_similarity: list[float] = []
-    remaining = list(range(len(allowed)))
+    penalties = (rows @ rows.T) * np.float32(1 - config.diversity)
+    scores = np.array([candidates[at].score for at in allowed]) * config.diversity
+    marginal, max_penalty = scores.copy(), np.full(len(allowed), -np.inf, np.float32)
     chosen: list[int] = []
-
-    def marginal_relevance(at: int) -> float:
-        repeats = max_similarity[at] if max_similarity else 0.0
-        return config.diversity * candidates[allowed[at]].score - (1 - config.diversity) * repeats
-
-    while remaining and len(chosen) < config.limit:
-        best = max(remaining, key=marginal_relevance)
-        remaining.remove(best)
+    while len(chosen) < min(config.limit, len(allowed)):
+        best = int(marginal.argmax())
         chosen.append(allowed[best])
-        # Starts with the cosines of the first hit, which may be negative.
-        max_similarity = (
-            [max(pair) for pair in zip(max_similarity, similarity[best], strict=True)]
-            if max_similarity
-            else similarity[best]
-        )
+        # The penalty of the first hit may be negative.
+        np.maximum(max_penalty, penalties[best], out=max_penalty)
+        scores[best] = -np.inf
+        np.subtract(scores, max_penalty, out=marginal)
     return chosen

@@ -66,7 +66,7 @@ class RecallLog:
     def record_recall(self, scope: Scope, question: str, result: RecallResult, *, at: datetime) -> None:
         """Record a recall that began at the time `at`."""
         if self._size:
-            self._add(scope, "recall", question, replace(result, messages=(), failure=None), at)
+            self._add(scope, "recall", question, result, at)
 
     def record_search(self, scope: Scope, question: str, result: SearchResult, *, at: datetime) -> None:
         """Record a search that began at the time `at`, if it has a trace."""
@@ -104,7 +104,7 @@ class RecallLog:
         self, scope: Scope, kind: Literal["recall", "search"], question: str, result: RecallResult, at: datetime
     ) -> None:
         candidates = tuple(replace(each, features={}) for each in result.candidates[:_MAX_CANDIDATES])
-        result = replace(result, candidates=candidates)
+        result = replace(result, candidates=candidates, messages=(), failure=None)
         entry = LoggedRecall(id=new_id(), scope=scope, at=at, kind=kind, question=question, result=result)
         self._entries[entry.id] = entry
         ids = self._ids_of_user.setdefault(scope.user, deque())

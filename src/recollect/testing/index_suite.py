@@ -31,7 +31,7 @@ from recollect.model.change import Add, Author, Forget, Update
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
-from recollect.model.query import EVERYTHING, parse_filter
+from recollect.model.query import EVERYTHING, parse_filter, without_turns_of
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
@@ -235,6 +235,23 @@ class IndexSuite:
         rows = np.asarray(await ledger.matching(session, EVERYTHING), np.int64)
         before, after = everything.neighbors(rows)
         assert [int((each >= 0).sum()) for each in (before, after)] == [19, 19]
+
+    async def test_the_turns_of_one_session_can_be_left_out(self, ledger: Ledger, index: Index) -> None:
+        monday, tuesday = Scope("ann", "", "monday"), Scope("ann", "", "tuesday")
+        for seed, scope in enumerate((monday, tuesday)):
+            turns = [
+                Turn(id=new_id(), scope=scope, role=Role.USER, content=f"turn {n}", said_at=NOON) for n in range(5)
+            ]
+            await ledger.append(scope, turns, vectors=list(unit_vectors(5, seed=seed)), by=BY)
+        await fill(ledger, monday, 3, seed=2)
+        await self.settled(index)
+        for session in ("monday", "tuesday", "sunday"):
+            filter = without_turns_of(session)
+            view, rows = await index.view(monday, filter), await ledger.matching(monday, filter)
+            near = await view.nearest(unit_vectors(1, seed=3)[0], limit=20)
+            assert sorted(near.rows.tolist()) == sorted(rows)
+            assert view.count == len(rows)
+        assert len(rows) == 5 + len(await ledger.matching(monday, without_turns_of("monday")))
 
     async def test_what_held_at_another_moment_is_found_as_of_then(self, ledger: Ledger, index: Index) -> None:
         [old] = await fill(ledger, ANN, 1, seed=1, valid_from=NOON, valid_to=NOON + timedelta(days=1))

@@ -24,6 +24,7 @@ from recollect.model.memory import Category
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now, to_micros
 from recollect.model.turn import Role
+from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.traits import Trait, compute_traits, trait_flags, trait_word_count
 from tests.support.ledger_samples import (
     ANN,
@@ -356,6 +357,33 @@ class TestFeed:
         assert len(results) == 1
         assert await ledger.vectors_of("ann", list(rows), model=OTHER_MODEL) == {}
         assert await ledger.vectors_of("ann", [], model=MODEL) == {}
+
+    async def test_token_vectors_follow_every_change_although_they_are_cached(self, ledger: Ledger) -> None:
+        one, two, hers = memory("one"), memory("two"), memory("hers", scope=BOB)
+        await change(ledger, Add(one), Add(two))
+        await change(ledger, Add(hers), scope=BOB)
+        first, second, third = [await row_of(ledger, each) for each in (one, two, hers)]
+
+        async def store(row: int, vectors: bytes, *, user: str = "ann", version: int = 1) -> None:
+            await ledger.store_token_vectors(TOKEN_MODEL, {row: vectors}, user=user, versions={row: version})
+
+        async def read() -> dict[int, bytes]:
+            return await ledger.token_vectors("ann", [first, second, third, 10**9])
+
+        await store(first, b"one")
+        await store(third, b"hers", user="bob")
+        assert await read() == {first: b"one"}
+        # Without a new revision.
+        await store(second, b"two")
+        assert await read() == {first: b"one", second: b"two"}
+        await change(ledger, Add(memory("three")))
+        assert await read() == {first: b"one", second: b"two"}
+        await change(ledger, Update(one.id, {"content": "four"}))
+        assert await read() == {second: b"two"}
+        await store(first, b"four", version=2)
+        assert await read() == {first: b"four", second: b"two"}
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, two.id), by=BY)
+        assert await read() == {first: b"four"}
 
     async def test_changed_rows_come_page_by_page_in_the_order_of_their_changes(self, ledger: Ledger) -> None:
         records = [memory(f"number {n}") for n in range(5)]

@@ -25,7 +25,7 @@ from recollect.http.routing import ProjectHeader, SettingsDep, UserHeader, creat
 from recollect.model.change import Author
 from recollect.model.memory import Category
 from recollect.model.messages import strip_injected
-from recollect.model.query import And, Listing, Not, Op, Where
+from recollect.model.query import Listing, Not, Op, Where, without_turns_of
 from recollect.model.result import Hit, RecallOutcome
 from recollect.model.scope import Scope
 from recollect.model.text import MAX_ID_CHARS, head_and_tail, validate_id
@@ -39,7 +39,6 @@ from recollect.transfer.importers.run import stable_id
 _log = logging.getLogger("recollect")
 hooks_router = create_api_router("coding agents")
 
-_IS_TURN = Where("category", Op.EQ, str(Category.TURN))
 _BRIEFED = Listing(
     filter=Not(Where("category", Op.IN, (str(Category.TURN), str(Category.FILE)))), visible=True, limit=60
 )
@@ -140,13 +139,12 @@ async def _recall(memory: ResilientMemory, hook: _HookRequest, settings: Setting
     if not prompt:
         return ""
     # What was said in this session is in the client's context.
-    own_turns = And((_IS_TURN, Where("session_id", Op.EQ, hook.scope.session)))
     request = RecallRequest(
         messages=[{"role": "user", "content": prompt}],
         at=now(),
         limit=settings.search_limit,
         min_score=settings.search_min_score,
-        filter=Not(own_turns),
+        filter=without_turns_of(hook.scope.session),
     )
 
     async def recall(service: Service) -> str:

@@ -3,66 +3,24 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recollect.ledger.sql.tx import Postings, Tx, fetch_one
+from recollect.ledger.sql.user_cache import MAX_CACHE_BYTES, USER_BYTES, PerUserCache
 from recollect.ledger.tokenizer import K1, B, query_terms, spelling_terms, terms_of
 from recollect.ledger.types import LexicalMatches, Revision
 from recollect.model.scope import Scope
 
-MAX_CACHE_BYTES = 64 << 20
-# What a user costs besides the arrays; generous, so that many users with few memories are not counted as free.
-_USER_BYTES = 1024
 # What a word costs besides its rows.
 _WORD_BYTES = 512
 # With more new rows or characters than this, posting lists are read again instead of being extended.
 _MAX_NEW_ROWS = 64
 _MAX_NEW_CHARS = 16_000
-
-
-class _Sized(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
-S = TypeVar("S", bound=_Sized)
-
-
-class _UserCache(Generic[S]):
-    """A value for each of the users searched last, within a budget of bytes; shared by readers in several threads."""
-
-    def __init__(self, max_bytes: int = MAX_CACHE_BYTES, *, min_users: int = 0) -> None:
-        self._max_bytes, self._min_users = max_bytes, min_users
-        self._bytes = 0
-        self._users: OrderedDict[str, S] = OrderedDict()
-        self._drops = 0
-        self._lock = threading.Lock()
-
-    def _pop(self, user: str) -> S | None:
-        value = self._users.pop(user, None)
-        self._bytes -= value.size if value is not None else 0
-        return value
-
-    def _put(self, user: str, value: S) -> None:
-        """Store a value and evict those used longest ago; the caller holds the lock."""
-        self._pop(user)
-        self._users[user] = value
-        self._bytes += value.size
-        while self._bytes > self._max_bytes and len(self._users) > self._min_users:
-            self._bytes -= self._users.popitem(last=False)[1].size
-
-    def drop(self, user: str) -> S | None:
-        """Remove and return the value of a user of whom something was erased."""
-        with self._lock:
-            self._drops += 1
-            return self._pop(user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +40,7 @@ class DocLengths:
     @property
     def size(self) -> int:
         """The bytes it takes."""
-        return self.rows.nbytes + self.counts.nbytes + _USER_BYTES
+        return self.rows.nbytes + self.counts.nbytes + USER_BYTES
 
     def updated(self, revision: Revision, rows: NDArray[np.int64], counts: NDArray[np.int32]) -> DocLengths:
         """Return the lengths with changed rows replaced and new ones appended."""
@@ -97,7 +55,7 @@ class DocLengths:
         )
 
 
-class DocLengthCache(_UserCache[DocLengths]):
+class DocLengthCache(PerUserCache[DocLengths]):
     """The lengths of the memories of the users searched last; those of the last one stay, however large."""
 
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
@@ -175,7 +133,7 @@ class _UserPostings:
         return np.concatenate((rows, more[:, 0])), np.concatenate((times, more[:, 1]))
 
 
-class PostingCache(_UserCache[_UserPostings]):
+class PostingCache(PerUserCache[_UserPostings]):
     """The posting lists of the terms searched last."""
 
     async def get(self, tx: Tx, query: PostingQuery) -> list[Postings]:
@@ -254,22 +212,33 @@ def bm25(
 
     An optional term that no row has is left out.
     """
-    scores, covered = np.zeros(len(doc_lengths.rows)), np.zeros(len(doc_lengths.rows))
+    count = len(doc_lengths.rows)
     total, missing, missing_weight = 0.0, set[str](), 0.0
+    matching: list[Postings] = []
+    rarities: list[float] = []
     for term, (rows, times) in zip(terms, postings, strict=True):
         if not len(rows) and term in optional:
             continue
-        rarity = math.log(1 + (len(doc_lengths.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
+        rarity = math.log(1 + (count - len(rows) + 0.5) / (len(rows) + 0.5))
         total += rarity
-        if not len(rows):
+        if len(rows):
+            matching.append((rows, times))
+            rarities.append(rarity)
+        else:
             missing.add(term)
             missing_weight += rarity
-            continue
-        at = np.searchsorted(doc_lengths.rows, rows)
-        norm = K1 * (1 - B + B / doc_lengths.average * doc_lengths.counts[at])
-        scores[at] += rarity * times / (times + norm)
-        covered[at] += rarity
-    matched, total = np.flatnonzero(scores), total or 1.0
+    total = total or 1.0
+    if not matching:
+        empty = np.empty(0, np.float32)
+        return LexicalMatches(np.empty(0, np.int64), empty, empty, frozenset(missing), missing_weight / total)
+    # All lists at once: for each of them apart it takes several times as long.
+    at = np.searchsorted(doc_lengths.rows, np.concatenate([rows for rows, _ in matching]))
+    all_times = np.concatenate([times for _, times in matching])
+    weights = np.repeat(rarities, [len(rows) for rows, _ in matching])
+    norms = K1 * (1 - B + B / doc_lengths.average * doc_lengths.counts[at])
+    scores = np.bincount(at, weights * all_times / (all_times + norms), count)
+    covered = np.bincount(at, weights, count)
+    matched = np.flatnonzero(scores)
     return LexicalMatches(
         doc_lengths.rows[matched],
         np.minimum(scores[matched] / total, 1.0).astype(np.float32),

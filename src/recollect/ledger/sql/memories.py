@@ -336,6 +336,19 @@ async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | No
     return [row[0] for row in rows]
 
 
+def compares_columns(filter: Filter) -> bool:
+    """Return whether the filter reads columns alone, and not the JSON of each row."""
+    match filter:
+        case And(parts) | Or(parts):
+            return all(map(compares_columns, parts))
+        case Not(part):
+            return compares_columns(part)
+        case Where():
+            return filter.kind not in (Kind.JSON, Kind.TEXTS) and filter.field not in _IN_BODY
+        case _:
+            assert_never(filter)
+
+
 async def keyed_facts(
     tx: Tx, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
 ) -> list[MemoryRecord]:

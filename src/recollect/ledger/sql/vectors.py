@@ -164,20 +164,27 @@ async def unembedded(
     after: int = 0,
     user: str | None = None,
     rows: Sequence[int] | None = None,
+    changed_after: int = 0,
 ) -> list[Unembedded]:
-    """Return memories without a vector of this model in order of their rows: of a user, of all, or of `rows`."""
+    """Return memories without a vector of this model in order of their rows: of a user, of all, or of `rows`.
+
+    With `changed_after`, a revision of the user, those that changed since.
+    """
     params: dict[str, Any] = {
         "model": await model_number(tx, model) or 0,
         "after": after,
         "limit": validate_limit(limit),
     }
-    condition = ""
+    condition, by_row = "", ""
     if user is not None:
         params["user"], condition = user, "m.user_id = :user AND "
+    if changed_after:
+        params["changed_after"], condition = changed_after, f"{condition}m.revision > :changed_after AND "
     if rows is not None:
         params["rows"], condition = list(rows), f"{condition}{tx.dialect.among_numbers('m.row', 'rows')} AND "
+        by_row = tx.dialect.fragments["by_row"]
     found = await tx.rows(
-        "SELECT m.row, m.user_id, m.content, m.version, m.speaker FROM memories m "
+        f"SELECT m.row, m.user_id, m.content, m.version, m.speaker FROM memories m {by_row} "
         f"WHERE {condition}m.row > :after AND NOT EXISTS "
         "(SELECT 1 FROM vectors v WHERE v.user_id = m.user_id AND v.model = :model AND v.row = m.row) "
         "ORDER BY m.row LIMIT :limit",

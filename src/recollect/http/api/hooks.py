@@ -185,6 +185,8 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
             # The same id as that of an import of the client's transcripts.
             "turn_id": stable_id(hook.client, "", hook.scope.session, turn_key(role, text)),
             "metadata": {"branch": hook.branch} if hook.branch else {},
+            # That of an exchange that was kept while the server was down, and of some clients.
+            "timestamp": hook.payload.get("timestamp"),
         }
         for role, text in clean.items()
         if text

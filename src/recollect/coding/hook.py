@@ -278,6 +278,8 @@ def _post(url: str, path: str, headers: Mapping[str, str], body: str, deadline: 
         raise ServerUnavailable(f"no server at {url}; `recollect serve` starts it") from None
     except OSError as error:
         raise ServerUnavailable(f"no connection to {url}: {error}") from None
+    if not answer:
+        raise ServerUnavailable(f"the server at {url} closed the connection")
     head, _, content = answer.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[1:2]
     if not status or not status[0].isdigit():

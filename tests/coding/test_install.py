@@ -212,6 +212,8 @@ def test_the_entries_have_the_formats_of_the_clients(tmp_path: Path) -> None:
     }  # fmt: skip
     assert gemini["mcpServers"]["recollect"]["env"]["RECOLLECT_API_KEY"] == "${RECOLLECT_API_KEY:-}"
     assert "{{args}}" in tomllib.loads((home / ".gemini/commands/why.toml").read_text())["prompt"]
+    cursor = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["recollect"]
+    assert cursor["args"] == ["mcp", "--folder", "${workspaceFolder}"]
     cursor = json.loads((home / ".cursor/hooks.json").read_text())
     assert cursor["version"] == 1
     assert cursor["hooks"]["afterAgentResponse"][0]["command"].endswith("hook keep --client cursor")

@@ -239,7 +239,9 @@ def _gemini_command(name: str) -> str:
 
 def _cursor(target: InstallTarget) -> Mapping[Path, tuple[Entry, ...]]:
     folder = target.base / ".cursor"
-    entry = _stdio_entry(target, *_project_options(target), **_env_if_key(target))
+    # Cursor resolves the variable in files for all projects too.
+    options = _project_options(target) or ["--folder", "${workspaceFolder}"]
+    entry = _stdio_entry(target, *options, **_env_if_key(target))
     hooks: list[Entry] = []
     if target.hooks != "off":
         hooks = [JsonEntry(("version",), 1, is_shared=True)]
@@ -321,7 +323,7 @@ CLIENTS = {
             title="Cursor",
             traces=(".cursor",),
             entries=_cursor,
-            notes=("Restart Cursor.", _BY_FOLDER),
+            notes=("Restart Cursor.",),
         ),
         Client(
             name="gemini",

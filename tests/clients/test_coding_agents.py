@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from recollect.coding.clients import plugin_folder
 from tests.clients.test_clients import HERE, INSTALLED, node_program
 from tests.clients.with_coding_agent import FACT, LATER
 from tests.support.agent_llm import ANSWER
@@ -51,6 +52,14 @@ def run_agent(client: str, folder: Path) -> dict[str, Any]:
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
+
+
+def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
+    command = ["unshare", "--net", "--map-root-user", *agent_command("claude-code"), "plugin", "validate"]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run([*command, str(plugin_folder())], capture_output=True, text=True, env=environ, timeout=100)
+    assert done.returncode == 0, done.stdout
+    assert 'hooks: UserPromptSubmit command "recollect hook recall --client claude-code"' in done.stdout
 
 
 @pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])

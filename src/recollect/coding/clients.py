@@ -330,7 +330,7 @@ CLIENTS = {
             title="Gemini CLI",
             traces=(".gemini/settings.json", ".gemini/tmp"),
             entries=_gemini,
-            notes=("Restart Gemini CLI; /hooks and /mcp list what was installed.",),
+            notes=("Restart Gemini CLI; in folders that you trust, /hooks and /mcp list what was installed.",),
         ),
         Client(
             name="vscode",

@@ -166,7 +166,7 @@ async def _brief(memory: ResilientMemory, hook: _HookRequest, settings: Settings
         return ""
 
     async def brief(service: Service) -> str:
-        newest = _without_quotations(await service.find(hook.scope, _BRIEFED))
+        newest = _without_quotations(list(await service.find(hook.scope, _BRIEFED)))
         ranked = sorted(newest, key=lambda record: record.importance, reverse=True)
         hits = [Hit(_with_branch(record, hook.branch), record.importance) for record in ranked]
         budget = min(settings.context_tokens, _MAX_BRIEF_TOKENS)

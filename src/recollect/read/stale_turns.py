@@ -346,8 +346,8 @@ def _without_repetitions(
             if each.id in by_id
         }
         for episode in (by_id[each.id] for each in learned if each.category is Category.EPISODE and each.id in parts):
-            # Without a model, the episode of a short session quotes it.
-            if words in parts[episode.record.id] and len(words) * 2 > len(parts[episode.record.id]):
+            # Without a model, the episode of a short session quotes it after its date.
+            if words in parts[episode.record.id] and len(words) * 3 > len(parts[episode.record.id]):
                 episode.decision = "the turn that it quotes says it"
                 dropped.append(episode)
         facts = [each.id for each in learned if _is_fact(each) and each.id in parts]

@@ -73,7 +73,7 @@ def test_a_fact_of_one_session_reaches_the_model_in_the_next(tmp_path: Path, cli
     # What was said while the server was down was kept, and sent by the next session.
     assert report["unsent"]
     assert report["stored"][:2] == [FACT, ANSWER]
-    assert report["stored"][-2:] == [LATER, ANSWER]
+    assert set(report["stored"][-2:]) == {LATER, ANSWER}
     # The transcripts of the agent have the same turns, and nothing that was injected.
     assert report["imported"] == {"added": 0}
     print(f"{client}: {time.monotonic() - started:.1f} s")

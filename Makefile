@@ -50,12 +50,12 @@ test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pas
 	@echo 'Repeating failed tests alone. Each that passes now is flaky and must be fixed:'
 	$(BIN)/pytest $(REPEAT)
 
-build/clients/.installed: scripts/get_clients.py scripts/node.py tests/clients/requirements.txt tests/clients/frameworks.txt tests/clients/package.json
+build/clients/.installed: scripts/get_clients.py scripts/node.py tests/clients/requirements.txt tests/clients/frameworks.txt tests/clients/package.json tests/clients/agents.json
 	$(PYTHON) -m scripts.get_clients
 	touch $@
 
 clients: $(VENV)/.dev build/clients/.installed ## Install real clients and test the server with each of them
-	$(BIN)/pytest -m clients -s tests/clients || $(BIN)/pytest -m clients -s tests/clients $(REPEAT)
+	$(BIN)/pytest -m clients -s -rs tests/clients || $(BIN)/pytest -m clients -s -rs tests/clients $(REPEAT)
 
 engines: $(VENV)/.dev ## Run the index conformance tests on real servers of Milvus and Chroma
 	$(BIN)/pytest -m engines $(ENGINE_TESTS) || $(BIN)/pytest -m engines $(ENGINE_TESTS) $(REPEAT)

@@ -15,14 +15,16 @@ FRAMEWORKS = TARGET / "frameworks"
 
 
 def main() -> None:
-    """Bring the Python clients, Node if there is none, and the Node clients."""
+    """Bring the Python clients, Node if there is none, the Node clients and coding agents."""
     shutil.rmtree(TARGET, ignore_errors=True)
-    (TARGET / "node").mkdir(parents=True)
+    TARGET.mkdir(parents=True)
     pip(VENV, "-r", str(NAMED / "requirements.txt"))
     pip(FRAMEWORKS, "-r", str(NAMED / "frameworks.txt"))
-    shutil.copy(NAMED / "package.json", TARGET / "node" / "package.json")
     _, npm = node_and_npm(VENV)
-    npm_install(npm, TARGET / "node")
+    for name, packages in {"node": "package.json", "agents": "agents.json"}.items():
+        (TARGET / name).mkdir()
+        shutil.copy(NAMED / packages, TARGET / name / "package.json")
+        npm_install(npm, TARGET / name)
 
 
 if __name__ == "__main__":

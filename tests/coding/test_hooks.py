@@ -76,6 +76,31 @@ def test_a_session_starts_with_a_brief_of_its_repository(agents: Agents, client:
     assert agents.hook(client, "brief", agents.second, "tuesday") == ""
 
 
+def test_a_brief_names_the_branch_of_another_one_and_no_episode_that_only_quotes(agents: Agents) -> None:
+    agents.exchange("codex", agents.first, "monday", FACT, ANSWER)
+    agents.client.post(
+        "/session/end", params={"session_id": "monday", "project_id": "github.com/owner/first", "wait_s": 300}
+    )
+    brief = agents.hook("codex", "brief", agents.first, "tuesday")
+    assert brief.count("6543") == 1
+    assert "[branch" not in brief
+    git(agents.first, "checkout", "-q", "-b", "topic")
+    assert "port 6543 [branch main]" in agents.hook("codex", "brief", agents.first, "wednesday")
+
+
+def test_an_outcome_is_recalled_once_not_also_as_the_answer_that_it_was_learned_from(agents: Agents) -> None:
+    prompt = "How should we name the new table?"
+    answer = "We decided to name the table order_events, because orders is already used by the legacy schema."
+    agents.exchange("claude-code", agents.first, "monday", prompt, answer)
+    agents.client.post(
+        "/session/end", params={"session_id": "monday", "project_id": "github.com/owner/first", "wait_s": 300}
+    )
+    question = "What is the name of the table for order events?"
+    context = agents.hook("claude-code", "recall", agents.first, "tuesday", prompt=question)
+    assert context.count("order_events") == 1
+    assert context.count(prompt) <= 1
+
+
 def test_all_agents_and_worktrees_share_the_memory_of_a_repository(agents: Agents, tmp_path: Path) -> None:
     git(agents.first, "worktree", "add", "-q", "-b", "topic", str(tmp_path / "linked"))
     agents.exchange("claude-code", tmp_path / "linked", "monday", FACT, ANSWER)

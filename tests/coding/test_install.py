@@ -168,7 +168,7 @@ def test_the_key_is_never_written_where_a_variable_is_supported(tmp_path: Path, 
         assert written.stat().st_mode & 0o077 == 0
 
 
-def test_claude_code_gets_hooks_by_http_for_a_server_on_this_machine(tmp_path: Path) -> None:
+def test_claude_code_recalls_by_http_from_a_server_on_this_machine(tmp_path: Path) -> None:
     def hooks(**options: Any) -> dict[str, Any]:
         install("claude-code", make_target(tmp_path, **options))
         settings = json.loads((tmp_path / "home/.claude/settings.json").read_text())
@@ -178,7 +178,7 @@ def test_claude_code_gets_hooks_by_http_for_a_server_on_this_machine(tmp_path: P
     assert {event: hook["type"] for event, hook in local.items()} == {
         "UserPromptSubmit": "http",
         "SessionStart": "command",
-        "Stop": "http",
+        "Stop": "command",
         "PreCompact": "command",
     }
     assert local["UserPromptSubmit"]["url"] == "http://127.0.0.1:8100/recollect/v1/hooks/claude-code/recall"
@@ -187,7 +187,8 @@ def test_claude_code_gets_hooks_by_http_for_a_server_on_this_machine(tmp_path: P
     assert local["SessionStart"]["command"] == "/opt/bin/recollect hook brief --client claude-code"
     remote = hooks(url="https://memory.example.org")
     assert {hook["type"] for hook in remote.values()} == {"command"}
-    assert remote["Stop"]["async"] is True
+    # Claude Code ends such hooks when it exits.
+    assert not any("async" in hook for hook in (*local.values(), *remote.values()))
     assert remote["Stop"]["command"].endswith("hook keep --client claude-code --url https://memory.example.org")
     with pytest.raises(InvalidInput, match="--hooks command"):
         plan_install(CLIENTS["claude-code"], make_target(tmp_path, url="https://memory.example.org", hooks="http"))
@@ -206,8 +207,13 @@ def test_the_entries_have_the_formats_of_the_clients(tmp_path: Path) -> None:
     }  # fmt: skip
     gemini = json.loads((home / ".gemini/settings.json").read_text())
     assert gemini["hooks"]["BeforeAgent"][0]["hooks"][0]["timeout"] == 5000
+    assert {event: groups[0].get("matcher") for event, groups in gemini["hooks"].items()} == {
+        "BeforeAgent": None, "SessionStart": None, "AfterAgent": None, "PreCompress": "manual",
+    }  # fmt: skip
     assert gemini["mcpServers"]["recollect"]["env"]["RECOLLECT_API_KEY"] == "${RECOLLECT_API_KEY:-}"
     assert "{{args}}" in tomllib.loads((home / ".gemini/commands/why.toml").read_text())["prompt"]
+    cursor = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["recollect"]
+    assert cursor["args"] == ["mcp", "--folder", "${workspaceFolder}"]
     cursor = json.loads((home / ".cursor/hooks.json").read_text())
     assert cursor["version"] == 1
     assert cursor["hooks"]["afterAgentResponse"][0]["command"].endswith("hook keep --client cursor")

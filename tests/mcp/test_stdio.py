@@ -58,9 +58,15 @@ async def test_without_a_server_the_ledger_is_opened_here(tmp_path: Path, era: s
         assert await recalled(client, "Which linter?") == []
     async with stdio(home, era, elsewhere, RECOLLECT_PROJECT="github.com/ann/atlas") as client:
         assert await recalled(client, "Which linter?") == ["The linter is Ruff"]
-        assert (
-            values_of(await call(client, "show", ids=[values_of(stored)["id"]]))["memories"][0]["status"] == "active"
-        )
+        shown = await call(client, "show", ids=[values_of(stored)["id"]])
+        [details] = values_of(shown)["memories"]
+        assert (details["status"], details["branch"]) == ("active", BRANCH)
+        assert f", from mcp, branch {BRANCH}\n> The linter is Ruff" in text_of(shown)
+    # As Cursor starts it, with a folder open and without one.
+    async with stdio(home, era, elsewhere, "--folder", str(repository)) as client:
+        assert await recalled(client, "Which linter?") == ["The linter is Ruff"]
+    async with stdio(home, era, elsewhere, "--folder", "${workspaceFolder}") as client:
+        assert await recalled(client, "Which linter?") == []
 
 
 # The SDK's client says that there is a newer way.

@@ -151,7 +151,7 @@ async def test_a_memory_is_shown_with_the_message_it_was_learned_from(server: Mc
     async with http_client(f"{server.url}/sources-{era}", era, server.keys["ann"]) as client:
         [shown] = values_of(await call(client, "show", ids=[id]))["memories"]
         assert [(each["said_by"], each["text"]) for each in shown["sources"]] == [("user", message)]
-        assert f"user: {message}" in text_of(await call(client, "show", ids=[id]))
+        assert f"user, session monday: {message}" in text_of(await call(client, "show", ids=[id]))
         [session] = values_of(await call(client, "sessions"))["sessions"]
         assert (session["id"], session["turns"]) == ("monday", 1)
 

@@ -297,6 +297,7 @@ STRIPPED = {
     "Windows line ends": (block().replace("\n", "\r\n") + "\r\nhi", "hi"),
     "cut off": ("\n".join(block().split("\n")[:3]) + "\nhi", "hi"),
     "two": (f"{block()}\nhi\n{block()}", "hi"),
+    "escaped by a client": (block().replace("<", "&lt;").replace(">", "&gt;") + "\nhi", "hi"),
     "twice the same": ((same := block()) + "\nhi\n" + same, "hi"),
 }
 

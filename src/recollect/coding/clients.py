@@ -31,7 +31,7 @@ HookStyle = Literal["auto", "http", "command", "off"]
 _PLUGIN = "plugin"
 _COMMANDS = ("recall", "remember", "forget", "why")
 _HOOK_TIMEOUT_S = 5
-_HTTP_EVENTS = ("recall", "keep")
+_RECALL = ("hooks", EVENT_NAMES["claude-code"]["recall"])
 _HTTP_TIMEOUT_S = 0.3
 
 
@@ -169,12 +169,8 @@ def _grouped_hooks(target: InstallTarget, client: str, **options: Any) -> list[H
 def _claude_code(target: InstallTarget) -> Mapping[Path, tuple[Entry, ...]]:
     entry = {"type": "stdio", **_stdio_entry(target, env=_referenced("${{{name}:-}}"))}
     hooks = _grouped_hooks(target, "claude-code", timeout=_HOOK_TIMEOUT_S)
-    for hook in hooks:
-        if hook.path[-1] == EVENT_NAMES["claude-code"]["keep"]:
-            hook.value["hooks"][0]["async"] = True
-    url = target.http_hooks_url if hooks else ""
-    if url:
-        hooks = [_as_http_hook(hook, url) for hook in hooks]
+    if hooks and (url := target.http_hooks_url):
+        hooks = [_recall_by_http(url) if hook.path == _RECALL else hook for hook in hooks]
     folder = target.base / ".claude"
     return {
         target.base / (".mcp.json" if target.in_project else ".claude.json"): (
@@ -186,19 +182,20 @@ def _claude_code(target: InstallTarget) -> Mapping[Path, tuple[Entry, ...]]:
     }
 
 
-def _as_http_hook(hook: HookEntry, url: str) -> HookEntry:
-    """Return the hook by HTTP where Claude Code supports it; its other events run commands only."""
-    event = next(event for event, name in EVENT_NAMES["claude-code"].items() if name == hook.path[-1])
-    if event not in _HTTP_EVENTS:
-        return hook
+def _recall_by_http(url: str) -> HookEntry:
+    """Return the hook for which the user waits, without the start of a process.
+
+    The others are commands: Claude Code runs no hooks by HTTP at the start of a session, and a command keeps an
+    exchange if the server is down. None is `async`, because the client ends such hooks when it exits.
+    """
     by_http = {
         "type": "http",
-        "url": f"{url}/recollect/v1/hooks/claude-code/{event}",
+        "url": f"{url}/recollect/v1/hooks/claude-code/recall",
         "timeout": _HTTP_TIMEOUT_S,
         "headers": {"Authorization": f"Bearer ${KEY_VARIABLE}", "X-Memory-Project": "$RECOLLECT_PROJECT"},
         "allowedEnvVars": [KEY_VARIABLE, "RECOLLECT_PROJECT"],
     }
-    return HookEntry(hook.path, {"hooks": [by_http]})
+    return HookEntry(_RECALL, {"hooks": [by_http]})
 
 
 def _command_files(folder: Path) -> dict[Path, tuple[Entry, ...]]:
@@ -223,6 +220,9 @@ def _gemini(target: InstallTarget) -> Mapping[Path, tuple[Entry, ...]]:
     hooks = _grouped_hooks(target, "gemini", timeout=_HOOK_TIMEOUT_S * 1000)
     for hook in hooks:
         hook.value["hooks"][0]["name"] = f"{SERVER_NAME} {hook.path[-1]}"
+        if hook.path[-1] == EVENT_NAMES["gemini"]["save"]:
+            # Gemini CLI announces an automatic compression at each request to the model, also if there is none.
+            hook.value["matcher"] = "manual"
     return {
         folder / "settings.json": (JsonEntry(("mcpServers", SERVER_NAME), entry), *hooks),
         **{folder / "commands" / f"{name}.toml": (WholeFile(_gemini_command(name)),) for name in _COMMANDS},
@@ -239,7 +239,9 @@ def _gemini_command(name: str) -> str:
 
 def _cursor(target: InstallTarget) -> Mapping[Path, tuple[Entry, ...]]:
     folder = target.base / ".cursor"
-    entry = _stdio_entry(target, *_project_options(target), **_env_if_key(target))
+    # Cursor resolves the variable in files for all projects too.
+    options = _project_options(target) or ["--folder", "${workspaceFolder}"]
+    entry = _stdio_entry(target, *options, **_env_if_key(target))
     hooks: list[Entry] = []
     if target.hooks != "off":
         hooks = [JsonEntry(("version",), 1, is_shared=True)]
@@ -321,14 +323,14 @@ CLIENTS = {
             title="Cursor",
             traces=(".cursor",),
             entries=_cursor,
-            notes=("Restart Cursor.", _BY_FOLDER),
+            notes=("Restart Cursor.",),
         ),
         Client(
             name="gemini",
             title="Gemini CLI",
             traces=(".gemini/settings.json", ".gemini/tmp"),
             entries=_gemini,
-            notes=("Restart Gemini CLI; /hooks and /mcp list what was installed.",),
+            notes=("Restart Gemini CLI; in folders that you trust, /hooks and /mcp list what was installed.",),
         ),
         Client(
             name="vscode",

@@ -15,8 +15,18 @@ import sys
 import threading
 import time
 
-from recollect.coding.events import CLIENTS, EVENT_NAMES, EVENTS, answer_of, folder_of, format_answer
-from recollect.project import find_project
+from recollect.coding.events import (
+    CLIENTS,
+    EVENT_NAMES,
+    EVENTS,
+    answer_of,
+    folder_of,
+    format_answer,
+    prompt_of,
+    session_of,
+)
+from recollect.coding.unsent import UnsentExchanges
+from recollect.project import Project, find_project
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +36,8 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8100"
 # With the start of the interpreter less than 300 ms.
 _TIMEOUT_S = 0.22
+# The part of it in which the server must answer; the rest is for keeping what it did not take.
+_ANSWER_PART = 0.9
 _MAX_PAYLOAD_BYTES = 8 << 20
 _MAX_REASON_CHARS = 200
 _URL = re.compile(r"(https?)://(\[[^\]/]+\]|[^/:@\[]+)(?::(\d{1,5}))?(/.*)?", re.IGNORECASE)
@@ -35,12 +47,17 @@ class HookFailure(Exception):
     """The reason why a hook has no answer."""
 
 
+class ServerUnavailable(HookFailure):
+    """The server could not take the event; it may take it later."""
+
+
 class _Request:
     """The options of the command: which event of which client, and the server."""
 
     def __init__(self, arguments: list[str], environ: Mapping[str, str]) -> None:
         self.client = self.event = ""
         self.url = environ.get("RECOLLECT_URL", "")
+        self.key = environ.get("RECOLLECT_API_KEY", "")
         self.timeout_s = _parse_timeout(environ.get("RECOLLECT_HOOK_TIMEOUT_S", ""))
         values = iter(arguments)
         for argument in values:
@@ -80,8 +97,13 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> tuple[str, str]:
     reasons: list[str] = []
 
     def work() -> None:
+        deadline = time.monotonic() + request.timeout_s * _ANSWER_PART
+        unsent = UnsentExchanges(environ, request.url)
         try:
-            answers.append(_run_hook(request, environ))
+            answers.append(_run_hook(request, environ, unsent, deadline))
+            # The user waits for a recall.
+            if request.event != "recall":
+                _send_unsent(request, unsent, deadline)
         except HookFailure as error:
             reasons.append(str(error))
         except Exception as error:
@@ -121,33 +143,90 @@ def _write(descriptor: int, line: str) -> None:
         pass
 
 
-def _run_hook(request: _Request, environ: Mapping[str, str]) -> str:
+def _run_hook(request: _Request, environ: Mapping[str, str], unsent: UnsentExchanges, deadline: float) -> str:
     """Send the payload on standard input to the server; return the answer for the client."""
-    deadline = time.monotonic() + request.timeout_s
-    url, event = request.url, request.event
     try:
         payload = json.loads(_read_input())
     except ValueError:
         payload = None
     if not isinstance(payload, dict):
         raise HookFailure("standard input is no JSON object: the client runs this command, with an event as input")
-    transcript = payload.get("transcript_path")
-    if event in ("keep", "save") and not answer_of(payload) and isinstance(transcript, str) and transcript:
-        from recollect.coding.transcripts import read_last_answer
-
-        payload["last_assistant_message"] = read_last_answer(transcript)
+    if request.event in ("keep", "save") and not answer_of(payload):
+        payload["last_assistant_message"] = _read_transcript(payload)[1]
     project = find_project(folder_of(payload) or os.getcwd(), environ)
+    try:
+        return _send(request, request.client, request.event, project, payload, deadline)
+    except ServerUnavailable as error:
+        exchange = _exchange_of(request, payload, project)
+        if exchange and unsent.add(exchange):
+            raise HookFailure(f"{error}; what was said is kept and sent later") from None
+        raise
+
+
+def _send(
+    request: _Request, client: str, event: str, project: Project, payload: Mapping[str, Any], deadline: float
+) -> str:
+    """Send an event to the server; return the body of its answer."""
+    url = request.url
     headers = {
         "X-Memory-Project": project.id,
         "X-Memory-Branch": project.branch,
-        "Authorization": f"Bearer {environ['RECOLLECT_API_KEY']}" if environ.get("RECOLLECT_API_KEY") else "",
+        "Authorization": f"Bearer {request.key}" if request.key else "",
     }
-    status, body = _post(url, f"/recollect/v1/hooks/{request.client}/{event}", headers, json.dumps(payload), deadline)
+    status, body = _post(url, f"/recollect/v1/hooks/{client}/{event}", headers, json.dumps(payload), deadline)
     if status == 200:
         return body.strip()
     if status in (401, 403):
         raise HookFailure(f"{url} refused the key ({status}); set RECOLLECT_API_KEY to one of this server")
-    raise HookFailure(f"{url} answered {status}: {_describe(body)}")
+    failure = ServerUnavailable if status >= 500 else HookFailure
+    raise failure(f"{url} answered {status}: {_describe(body)}")
+
+
+def _exchange_of(request: _Request, payload: Mapping[str, Any], project: Project) -> dict[str, Any] | None:
+    """Return what the server should store of an event, for a later hook; None if that is nothing."""
+    prompt, answer = prompt_of(payload), answer_of(payload)
+    if not prompt and request.client == "claude-code" and request.event in ("keep", "save"):
+        # Its hook for prompts may be by HTTP, which keeps nothing.
+        prompt = _read_transcript(payload)[0]
+    if not prompt and not answer:
+        return None
+    return {
+        "client": request.client,
+        "project": project.id,
+        "branch": project.branch,
+        "payload": {
+            "session_id": session_of(payload),
+            "cwd": folder_of(payload) or os.getcwd(),
+            "timestamp": time.time(),
+            "prompt": prompt,
+            "last_assistant_message": answer,
+        },
+    }
+
+
+def _send_unsent(request: _Request, unsent: UnsentExchanges, deadline: float) -> None:
+    """Send what earlier hooks could not, as far as the time allows."""
+    for path, each in unsent.exchanges():
+        try:
+            _send(
+                request, each["client"], "keep", Project(each["project"], each["branch"]), each["payload"], deadline
+            )
+        except ServerUnavailable:
+            return
+        except (HookFailure, KeyError):
+            # It would be refused each time.
+            pass
+        unsent.remove(path)
+
+
+def _read_transcript(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the last prompt and the answer to it from the client's transcript; empty if there is none."""
+    path = payload.get("transcript_path")
+    if not isinstance(path, str) or not path:
+        return "", ""
+    from recollect.coding.transcripts import read_last_exchange
+
+    return read_last_exchange(path)
 
 
 def _read_input() -> bytes:
@@ -194,11 +273,13 @@ def _post(url: str, path: str, headers: Mapping[str, str], body: str, deadline: 
                 answer += piece
                 connection.settimeout(max(0.001, deadline - time.monotonic()))
     except TimeoutError:
-        raise HookFailure(f"the server at {url} did not answer in time") from None
+        raise ServerUnavailable(f"the server at {url} did not answer in time") from None
     except ConnectionRefusedError:
-        raise HookFailure(f"no server at {url}; `recollect serve` starts it") from None
+        raise ServerUnavailable(f"no server at {url}; `recollect serve` starts it") from None
     except OSError as error:
-        raise HookFailure(f"no connection to {url}: {error}") from None
+        raise ServerUnavailable(f"no connection to {url}: {error}") from None
+    if not answer:
+        raise ServerUnavailable(f"the server at {url} closed the connection")
     head, _, content = answer.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[1:2]
     if not status or not status[0].isdigit():

@@ -60,16 +60,16 @@ def turn_key(role: str, text: str) -> str:
     return blake2b(f"{role} {text.strip()}".encode(errors="replace"), digest_size=16).hexdigest()
 
 
-def read_last_answer(path: str) -> str:
-    """Return what the agent wrote since the last prompt; empty if the file cannot be read."""
+def read_last_exchange(path: str) -> tuple[str, str]:
+    """Return the last prompt, and what the agent wrote since; empty if the file cannot be read."""
     try:
         with open(path, "rb") as file:
             start = max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES)
             file.seek(start)
             lines = file.read(_TAIL_BYTES).splitlines()
     except OSError:
-        return ""
-    texts: list[str] = []
+        return "", ""
+    prompt, texts = "", list[str]()
     # The first line may be the end of a longer one.
     for line in reversed(lines[1:] if start else lines):
         try:
@@ -78,7 +78,8 @@ def read_last_answer(path: str) -> str:
             continue
         message = read_message(entry) if isinstance(entry, dict) else None
         if message is not None and message[0] == "user":
+            prompt = message[1]
             break
         if message is not None:
             texts.append(message[1])
-    return "\n\n".join(reversed(texts))
+    return prompt, "\n\n".join(reversed(texts))

@@ -76,6 +76,7 @@ async def memory_details(access: McpAccess, record: MemoryRecord) -> dict[str, A
         "text": _cut(mark + sanitize_text(record.content), _MAX_CHARS),
         "status": str(record.status),
         **({"key": sanitize_line(record.key)} if record.key else {}),
+        **_branch_values(record),
         "from": sanitize_line(record.source or "the user"),
         "sources": [_source_values(turn) for turn in turns if _may_show(turn, scope)],
         "history": [_history_values(entry) for entry in history],
@@ -84,7 +85,14 @@ async def memory_details(access: McpAccess, record: MemoryRecord) -> dict[str, A
 
 def _source_values(turn: MemoryRecord) -> dict[str, str]:
     text = _cut(quoted_line(turn), _MAX_SOURCE_CHARS)
-    return {"said_by": str(turn.detail.get("role", "user")), "date": f"{turn.stated_at:%Y-%m-%d}", "text": text}
+    values = {"said_by": str(turn.detail.get("role", "user")), "date": f"{turn.stated_at:%Y-%m-%d}", "text": text}
+    return values | {"session": sanitize_line(turn.scope.session), **_branch_values(turn)}
+
+
+def _branch_values(record: MemoryRecord) -> dict[str, str]:
+    """Return the branch that was checked out, if it is stored."""
+    branch = record.metadata.get("branch")
+    return {"branch": sanitize_line(branch)} if isinstance(branch, str) and branch else {}
 
 
 def _may_show(turn: MemoryRecord, scope: Scope) -> bool:
@@ -109,10 +117,20 @@ def details_text(details: dict[str, Any]) -> str:
     """Return the details of a memory as text."""
     key = f", key {details['key']}" if "key" in details else ""
     head = f"[{details['id']}] {details['kind']}{key}, {details['status']}, {details['date']}, from {details['from']}"
+    head += _branch_text(details)
     lines = [head, *(f"> {line}" for line in details["text"].splitlines())]
     if details["sources"]:
-        lines += ["Learned from:", *(f"- {e['date']}, {e['said_by']}: {e['text']}" for e in details["sources"])]
+        lines += ["Learned from:", *map(_source_text, details["sources"])]
     return "\n".join([*lines, "History:", *map(_change_text, details["history"])])
+
+
+def _source_text(source: dict[str, str]) -> str:
+    session = f", session {source['session']}" if source["session"] else ""
+    return f"- {source['date']}, {source['said_by']}{session}{_branch_text(source)}: {source['text']}"
+
+
+def _branch_text(values: dict[str, Any]) -> str:
+    return f", branch {values['branch']}" if "branch" in values else ""
 
 
 def _change_text(change: dict[str, str]) -> str:

@@ -122,7 +122,7 @@ async def replace_stale_turns(
     dropped: list[SearchCandidate] = []
     if stale:
         candidates, dropped = await _replace_turns(search, candidates, stale)
-    candidates, repeated = _without_repetitions(candidates, facts)
+    candidates, repeated = _without_repetitions(candidates, derived)
     return candidates, [*dropped, *repeated]
 
 
@@ -327,24 +327,37 @@ def _is_reply(candidate: SearchCandidate, turn: SearchCandidate) -> bool:
 
 
 def _without_repetitions(
-    candidates: list[SearchCandidate], facts: Facts
+    candidates: list[SearchCandidate], derived: Facts
 ) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
     """Of a turn and the memories that repeat parts of it word for word, keep the more relevant side."""
     by_id = {each.record.id: each for each in candidates}
     dropped = []
-    for turn_id, derived in facts.items():
+    for turn_id, learned in derived.items():
         turn = by_id.get(turn_id)
         if turn is None:
             continue
         words = normalize_words(turn.record.content)
-        memories = [by_id[each.id] for each in derived if each.id in by_id]
-        memories = [each for each in memories if normalize_words(each.record.content) in words]
+        # A fact of another speaker than the user begins with the speaker.
+        name = turn.record.detail.get("name") or turn.record.detail.get("role", "user")
+        prefix = f"{normalize_words(str(name))}: "
+        parts = {
+            each.id: normalize_words(by_id[each.id].record.content).removeprefix(prefix)
+            for each in learned
+            if each.id in by_id
+        }
+        for episode in (by_id[each.id] for each in learned if each.category is Category.EPISODE and each.id in parts):
+            # Without a model, the episode of a short session quotes it after its date.
+            if words in parts[episode.record.id] and len(words) * 3 > len(parts[episode.record.id]):
+                episode.decision = "the turn that it quotes says it"
+                dropped.append(episode)
+        facts = [each.id for each in learned if _is_fact(each) and each.id in parts]
+        memories = [by_id[id] for id in facts if parts[id] in words]
         if any(each.relevance >= turn.relevance for each in memories):
             turn.decision = "a memory learned from it says it"
             dropped.append(turn)
             continue
         for memory in memories:
-            if normalize_words(memory.record.content) == words:
+            if parts[memory.record.id] == words:
                 memory.relevance = turn.relevance
                 turn.decision = "a memory learned from it says it"
                 dropped.append(turn)

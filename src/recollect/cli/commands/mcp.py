@@ -14,7 +14,14 @@ from recollect.project import find_project
 
 @command("recollect mcp", "recollect mcp --url https://memory.example.org", scope="user project")
 @click.option("--url", metavar="ADDRESS", help="A running server. [default: RECOLLECT_URL, or that of the settings]")
-def mcp(cli: CliContext, /, url: str | None) -> None:
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    metavar="PATH",
+    help="The working folder, for clients that start servers elsewhere. [default: the current one]",
+)
+def mcp(cli: CliContext, /, url: str | None, folder: Path) -> None:
     """Serve MCP on standard input and output.
 
     For clients that start a program. A running server is used, with the key in RECOLLECT_API_KEY; otherwise the
@@ -22,7 +29,8 @@ def mcp(cli: CliContext, /, url: str | None) -> None:
     the repository's or this folder.
     """
     environ = cli.environ
-    project = find_project(Path.cwd(), environ)
+    # A client may pass a variable that it does not resolve because no folder is open.
+    project = find_project(folder if folder.is_dir() else Path.cwd(), environ)
     project_id = project.id if cli.project is None else cli.project
     named = url or environ.get("RECOLLECT_URL")
     address = ServerAddress(named) if named else _find_local_server(cli)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Depends, Header, Path, Request
@@ -23,7 +24,7 @@ from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.proxy.resilience import Degraded, ResilientMemory
 from recollect.http.routing import ProjectHeader, SettingsDep, UserHeader, create_api_router
 from recollect.model.change import Author
-from recollect.model.memory import Category
+from recollect.model.memory import Category, MemoryRecord
 from recollect.model.messages import strip_injected
 from recollect.model.query import Listing, Not, Op, Where, without_turns_of
 from recollect.model.result import Hit, RecallOutcome
@@ -163,14 +164,34 @@ async def _brief(memory: ResilientMemory, hook: _HookRequest, settings: Settings
         return ""
 
     async def brief(service: Service) -> str:
-        newest = list(await service.find(hook.scope, _BRIEFED))
+        newest = _without_quotations(list(await service.find(hook.scope, _BRIEFED)))
         ranked = sorted(newest, key=lambda record: record.importance, reverse=True)
-        hits = [Hit(record, record.importance) for record in ranked]
+        hits = [Hit(_with_branch(record, hook.branch), record.importance) for record in ranked]
         budget = min(settings.context_tokens, _MAX_BRIEF_TOKENS)
         return service.format_context(settings.context_format, hits, budget_tokens=budget).text
 
     text = await memory.read(brief)
     return "" if isinstance(text, Degraded) else text
+
+
+def _with_branch(record: MemoryRecord, current: str) -> MemoryRecord:
+    """Return the record, with its branch in the text if that is not the one that is checked out."""
+    branch = record.metadata.get("branch")
+    if not isinstance(branch, str) or branch in ("", current):
+        return record
+    return replace(record, content=f"{record.content} [branch {branch}]")
+
+
+def _without_quotations(records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    """Return the records without episodes that only quote another one, as those of short sessions do."""
+    words = {record.id: " ".join(record.content.casefold().split()) for record in records}
+    texts = [words[record.id] for record in records if record.category is not Category.EPISODE]
+
+    def is_quotation(record: MemoryRecord) -> bool:
+        episode = words[record.id]
+        return any(text in episode and len(text) * 2 > len(episode) for text in texts)
+
+    return [record for record in records if record.category is not Category.EPISODE or not is_quotation(record)]
 
 
 async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, str]) -> None:
@@ -183,6 +204,8 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
             # The same id as that of an import of the client's transcripts.
             "turn_id": stable_id(hook.client, "", hook.scope.session, turn_key(role, text)),
             "metadata": {"branch": hook.branch} if hook.branch else {},
+            # That of an exchange that was kept while the server was down, and of some clients.
+            "timestamp": hook.payload.get("timestamp"),
         }
         for role, text in clean.items()
         if text

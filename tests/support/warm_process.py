@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from recollect.http.app import warm_up_learning
+from tests.support.patient_search import encode_all_rows
 
+encode_all_rows()
 warm_up_learning()

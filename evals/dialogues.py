@@ -84,18 +84,18 @@ def read_own() -> Iterable[DatasetConversation]:
         )
 
 
-def read_dialogues() -> Iterable[DatasetConversation]:
-    """Read the project's own dialogues over months, four of different people to a conversation."""
-    dialogues = [json.loads(line) for line in (_DATA / "dialogues.jsonl").read_text(encoding="utf-8").splitlines()]
+def read_dialogues(name: str) -> Iterable[DatasetConversation]:
+    """Read a file of the project's own dialogues over months, four of different people to a conversation."""
+    dialogues = [json.loads(line) for line in (_DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
     for start in range(0, len(dialogues), _DIALOGUES):
         turns: list[DatasetTurn] = []
         questions: list[DatasetQuestion] = []
         for dialogue in dialogues[start : start + _DIALOGUES]:
             for number, session in enumerate(dialogue["sessions"]):
-                name = f"{dialogue['id']}:{number}"
+                id = f"{dialogue['id']}:{number}"
                 at = session["date"].replace(" ", "T") + ":00+00:00"
                 turns += [
-                    DatasetTurn(id=f"{name}:{place}", text=text, speaker=speaker, session=name, at=at)
+                    DatasetTurn(id=f"{id}:{place}", text=text, speaker=speaker, session=id, at=at)
                     for place, (speaker, text) in enumerate(session["turns"])
                 ]
             questions += [
@@ -108,7 +108,7 @@ def read_dialogues() -> Iterable[DatasetConversation]:
                 for at, each in enumerate(dialogue["questions"])
             ]
         yield DatasetConversation(
-            name=f"dialogues {start}",
+            name=f"{name} {start}",
             speakers=frozenset({str(start)}),
             turns=tuple(turns),
             questions=tuple(questions),

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recollect.models.linear_text import TextInput
+
 _STEPS = 40
 _RIDGE = 1e-3
 _LENGTHS = [0.5**halvings for halvings in range(12)]
 _SHORTEST = _LENGTHS[-2]
+_NGRAM_STEPS, _NGRAM_RATE, _NGRAM_RIDGE = 200, 0.3, 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,36 @@ def fit_logistic(
         beta += np.linalg.solve(curve + (ridge + 1e-9) * np.eye(len(beta)), gradient)
     scaled = beta[1:] / deviation
     return float(beta[0] - mean @ scaled), scaled
+
+
+def fit_ngrams(
+    inputs: Sequence[TextInput], labels: np.ndarray, importance: np.ndarray, buckets: int
+) -> tuple[np.ndarray, float]:
+    """Return the weights and the bias of a logistic regression on hashed n-grams, both classes counting the same."""
+    rows = np.repeat(np.arange(len(inputs)), [len(each.buckets) for each in inputs])
+    columns = np.concatenate([each.buckets for each in inputs])
+    values = np.repeat([len(each.buckets) ** -0.5 for each in inputs], [len(each.buckets) for each in inputs])
+    totals = importance[labels].sum(), importance[~labels].sum()
+    balance = importance * np.where(labels, 0.5 / totals[0], 0.5 / totals[1])
+    weights, bias = np.zeros(buckets), 0.0
+    mean, square = np.zeros(buckets + 1), np.zeros(buckets + 1)
+    for step in range(1, _NGRAM_STEPS + 1):
+        logits = np.bincount(rows, weights[columns] * values, len(inputs)) + bias
+        errors = balance * (1 / (1 + np.exp(-logits)) - labels)
+        gradient = np.append(
+            np.bincount(columns, errors[rows] * values, buckets) + _NGRAM_RIDGE * weights, errors.sum()
+        )
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.99 * square + 0.01 * gradient**2
+        move = (
+            _NGRAM_RATE
+            * (1 - step / _NGRAM_STEPS)
+            * mean
+            / (1 - 0.9**step)
+            / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
+        )
+        weights, bias = weights - move[:-1], bias - float(move[-1])
+    return weights, bias
 
 
 def balanced(

@@ -1,6 +1,6 @@
 """Train the blend that judges candidates (`read/blend.toml` and `read/blend_without_late.toml`).
 
-    python -m evals.train_blend longmemeval=FILE friendsqa=FOLDER qmsum=FOLDER own= dialogues= \\
+    python -m evals.train_blend longmemeval=FILE friendsqa=FOLDER qmsum=FOLDER own= dialogues= assistant_talks= \\
         [--measure locomo=FILE beam=FILE]
 
 Each set weighs the same, so that no one of them is fitted. Questions of other people are asked too, and small parts
@@ -162,8 +162,8 @@ def read_set(part: str) -> list[Material]:
     folder = Path(path)
     if name == "own":
         conversations = list(read_own())
-    elif name == "dialogues":
-        conversations = list(read_dialogues())
+    elif name in ("dialogues", "assistant_talks"):
+        conversations = list(read_dialogues(name))
     elif name == "friendsqa":
         files = sorted(folder.glob("friendsqa_*.json"))
         scenes = [scene for file in files for scene in json.loads(file.read_text(encoding="utf-8"))["data"]]

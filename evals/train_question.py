@@ -18,6 +18,7 @@ from zlib import crc32
 
 import numpy as np
 
+from evals.fitting import fit_ngrams
 from recollect.models.linear_text import LinearTextModel, TextInput, save_model
 from recollect.read.question_model import BUCKETS, MODEL_FILE, OUTPUT, QUESTION_MARKS, question_features
 from recollect.write.select import KEEP_THRESHOLD, score_statements
@@ -25,9 +26,6 @@ from recollect.write.sentences import split_sentences
 
 DATA = Path(__file__).parent / "data"
 FOLDS = 5
-STEPS = 200
-RATE = 0.3
-RIDGE = 1e-5
 # The few hard cases count as much as this many sentences each.
 HARD_WEIGHT = 8.0
 
@@ -73,26 +71,6 @@ def statements() -> Iterator[str]:
     yield from (text for text in texts if not any(_is_marked(each.text) for each in split_sentences(text)))
 
 
-def fit(inputs: Sequence[TextInput], labels: np.ndarray, importance: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the weights and the bias of a logistic regression, both classes counting the same."""
-    rows = np.repeat(np.arange(len(inputs)), [len(each.buckets) for each in inputs])
-    columns = np.concatenate([each.buckets for each in inputs])
-    values = np.repeat([len(each.buckets) ** -0.5 for each in inputs], [len(each.buckets) for each in inputs])
-    totals = importance[labels].sum(), importance[~labels].sum()
-    balance = importance * np.where(labels, 0.5 / totals[0], 0.5 / totals[1])
-    weights, bias = np.zeros(BUCKETS), 0.0
-    mean, square = np.zeros(BUCKETS + 1), np.zeros(BUCKETS + 1)
-    for step in range(1, STEPS + 1):
-        logits = np.bincount(rows, weights[columns] * values, len(inputs)) + bias
-        errors = balance * (1 / (1 + np.exp(-logits)) - labels)
-        gradient = np.append(np.bincount(columns, errors[rows] * values, BUCKETS) + RIDGE * weights, errors.sum())
-        mean = 0.9 * mean + 0.1 * gradient
-        square = 0.99 * square + 0.01 * gradient**2
-        move = RATE * (1 - step / STEPS) * mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
-        weights, bias = weights - move[:-1], bias - float(move[-1])
-    return weights, bias
-
-
 def predict(inputs: Sequence[TextInput], weights: np.ndarray, bias: float) -> np.ndarray:
     """Return whether each input is a question."""
     return np.array([weights[each.buckets].sum() / len(each.buckets) ** 0.5 + bias >= 0 for each in inputs])
@@ -110,7 +88,7 @@ def main() -> None:
     predicted = np.zeros(len(texts), bool)
     for number in range(FOLDS):
         train, test = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        model = fit([inputs[at] for at in train], labels[train], importance[train])
+        model = fit_ngrams([inputs[at] for at in train], labels[train], importance[train], BUCKETS)
         predicted[test] = predict([inputs[at] for at in test], *model)
     bare = np.array([label and not _is_marked(text) for text, label in labelled.items()])
     print(f"questions {labels.sum()}, of which without a mark {bare.sum()}; statements {(~labels).sum()}")
@@ -118,7 +96,7 @@ def main() -> None:
         f"held out: questions recognised {predicted[labels].mean():.3f}, without a mark {predicted[bare].mean():.3f}"
     )
     print(f"          statements taken for questions {predicted[~labels].mean():.3f}")
-    weights, bias = fit(inputs, labels, importance)
+    weights, bias = fit_ngrams(inputs, labels, importance, BUCKETS)
     wrong = [text for text, label, guess in zip(texts, labels, predicted, strict=True) if label != guess]
     print("errors:", *wrong[:: max(1, len(wrong) // 20)], sep="\n  ")
     sparse = weights[:, None].astype(np.float32)

@@ -14,7 +14,7 @@ from recollect import Memory
 from recollect.config.settings import Settings
 from recollect.index.protocol import Traits
 from recollect.model.result import TracedCandidate
-from recollect.model.traits import Trait
+from recollect.models.traits import Trait
 from recollect.read.calibration import Calibration
 from recollect.read.features import FEATURE_NAMES, CandidateTable, QueryStats, compute_features
 from recollect.read.fuse import feature_column, learned_blend, parse_blend

@@ -16,7 +16,7 @@ import Stemmer
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.model.text import split_long_text
-from recollect.model.traits import TRAITS_VERSION
+from recollect.models.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
 TERMS_VERSION = 2

@@ -99,7 +99,7 @@ class KeyClaim:
 class IndexRow:
     """A memory as an index holds it, with its vector if it has one.
 
-    `traits` are those of `recollect.model.traits`. Times are in microseconds: when it occurred, and the bounds of its
+    `traits` are those of `recollect.models.traits`. Times are in microseconds: when it occurred, and the bounds of its
     validity, if any.
     """
 

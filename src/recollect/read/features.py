@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Traits
-from recollect.model.traits import Trait
+from recollect.models.traits import Trait
 from recollect.read.calibration import Calibration
 from recollect.read.question import QuestionAnalysis
 from recollect.text.time_expressions import Period, nearness
@@ -97,7 +97,7 @@ FEATURE_NAMES = (
     "instruction", "instruction_x_semantic", "instruction_x_coverage", "instruction_x_asks_advice",
     "preference", "preference_x_asks_advice",
     "in_period",
-    "late", "late_relative", "previous_late", "next_late", "q_has_late", "q_best_late",
+    "late", "late_relative", "previous_late", "next_late", "session_late", "q_has_late", "q_best_late",
     "q_unknown_name", "q_missing_terms", "q_best_semantic",
     "q_best_coverage", "q_best_lexical", "q_best_semantic_relative",
     "q_names_speaker", "q_length", "q_personal", "q_needs_no_memory", "q_few_memories",
@@ -168,10 +168,10 @@ def _late_columns(candidates: CandidateTable) -> tuple[Floats | float, ...]:
     """Return the columns "late" to "q_best_late"; zeros without late interaction."""
     late = candidates.late
     if late is None or not len(late):
-        return (0.0,) * 6
+        return (0.0,) * 7
     relative = (late - late.mean()) / (late.std() + np.float32(1e-6))
     previous, next_ = (_neighbor_values(relative[None], each)[0] for each in (candidates.before, candidates.after))
-    return late, relative, previous, next_, 1.0, float(late.max())
+    return late, relative, previous, next_, _session_best(relative, candidates), 1.0, float(late.max())
 
 
 def _session_best(values: Floats, candidates: CandidateTable) -> Floats:

@@ -16,7 +16,7 @@ from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.ledger.types import LexicalMatches
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
-from recollect.model.traits import Trait
+from recollect.models.traits import Trait
 from recollect.read.calibration import Calibration
 from recollect.read.features import CandidateTable, QueryStats
 from recollect.read.late_interaction import LateInteraction

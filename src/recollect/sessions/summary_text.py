@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Trust, text_hash
-from recollect.model.traits import Trait, compute_traits, trait_flags
+from recollect.models.traits import Trait, compute_traits, trait_flags
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt

@@ -18,7 +18,7 @@ from recollect.ledger.tokenizer import TERMS_RULES
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import to_micros
-from recollect.model.traits import compute_traits, speaker_name
+from recollect.models.traits import compute_traits, speaker_name
 
 _REBUILD_ROWS = 1000
 _LISTED_BACKUPS = 50

@@ -19,7 +19,7 @@ from recollect.model.result import FACETS, Facets, Page
 from recollect.model.scope import Level, Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, micros_or_none, now, time_or_none, to_micros
-from recollect.model.traits import compute_traits, speaker_name
+from recollect.models.traits import compute_traits, speaker_name
 
 _DAY_MICROS = 86_400_000_000
 _FACET_COLUMNS = ("category", "type", "level", "project_id", "session_id", "status")

@@ -6,9 +6,10 @@ import re
 from enum import IntFlag
 
 from recollect.model.memory import Category, MemoryRecord
+from recollect.models.instruction_model import has_instruction
 
 # Raise it when a rule here changes: a ledger made with other rules recomputes its traits when opened.
-TRAITS_VERSION = 2
+TRAITS_VERSION = 3
 
 _MAX_WORDS = 0xFFFF
 _WORDS_SHIFT = 16
@@ -48,7 +49,7 @@ _FIRST_PERSON = re.compile(
     r"je|j'ai|mon|ma|mes|nous|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?|io|mio|mia|miei|noi|nostr[oaie]|eu|meu|"
     r"minha|nós|nosso|nossa|ik|mijn|wij|ons|onze|я|мой|моя|мне|меня|мы|наш)\b|我|私|僕|俺|저는|나는|제가|내가",
 )
-# A standing instruction.
+# The plainest standing instructions; those in other words are left to the model.
 _INSTRUCTION = re.compile(
     r"^\W{0,3}(?:please |bitte |por favor,? |s'il (?:te|vous) plaît,? )?(?:always|never|from now on|going forward|"
     r"in (?:the )?future|whenever|every time|each time|make sure|remember (?:to|that)|do not|don't|"
@@ -85,6 +86,11 @@ def compute_traits(record: MemoryRecord) -> int:
     flags = _text_traits(record.content)
     if record.category is Category.TURN:
         flags |= Trait.TURN | _ROLES.get(str(record.detail.get("role")), Trait.NONE)
+    # The model knows what users say; the long answers of an assistant would take it a millisecond.
+    if record.category is Category.INSTRUCTION or (
+        not flags & (Trait.INSTRUCTION | Trait.ASSISTANT) and has_instruction(record.content)
+    ):
+        flags |= Trait.INSTRUCTION
     return int(flags) | min(_count_words(record.content), _MAX_WORDS) << _WORDS_SHIFT
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from recollect.models import traits
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
+from recollect.models import traits
 from recollect.models.traits import Trait, compute_traits, fold_name, speaker_name, trait_flags, trait_word_count
 from recollect.read import newest_model, question
 from recollect.read.question import analyze_question, find_mentioned, without_names

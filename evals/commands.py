@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from recollect.cli.commands.eval import PATH, eval_
-from recollect.cli.context import CliContext, Command, SharedOption, command, pass_cli
+from recollect.cli.context import CliContext, Command, SharedOption, command
 from recollect.cli.options import WholeNumber
 from recollect.cli.output import ProgressBar, dim, pluralize, print_json, print_line
 
@@ -59,7 +59,6 @@ def _add_benchmark(name: str, title: str, file: str) -> None:
         metavar="[FILE]",
         help="Also write every question to FILE; without a FILE, print JSON.",
     )
-    @pass_cli
     def measure(cli: CliContext, path: Path, limit: int | None, k: int, out: str | None) -> None:
         _measure(cli, name, path, limit=limit, k=k, out=out or (_STDOUT if cli.json else None))
 
@@ -93,7 +92,6 @@ def _measure(cli: CliContext, name: str, path: Path, *, limit: int | None, k: in
 @command("recollect eval compare before.json after.json", scope="", group=eval_)
 @click.argument("a", type=PATH)
 @click.argument("b", type=PATH)
-@pass_cli
 def compare(cli: CliContext, a: Path, b: Path) -> None:
     """Compare two measurements of the same conversations.
 
@@ -118,7 +116,6 @@ def compare(cli: CliContext, a: Path, b: Path) -> None:
 )
 @click.argument("path", type=PATH)
 @click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Print N mistakes of each kind.")
-@pass_cli
 def prefilter(cli: CliContext, path: Path, show: int) -> None:
     """Measure how well recall decides when to search.
 

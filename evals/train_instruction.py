@@ -105,8 +105,7 @@ def main() -> None:
         hits[is_marked][1] += 1
         for at, sentence in enumerate(sentences):
             labels.setdefault(sentence, is_marked and at == int(values.argmax()))
-    print("turns of talks found by the first model: with an instruction %d of %d" % tuple(hits[True]), end=", ")
-    print("others %d of %d" % tuple(hits[False]))
+    print(f"turns of talks that the first model finds: {describe(hits)}")
     weights, bias = fit(labels)
     empty = np.zeros((0, 1), np.float32)
     save_model(
@@ -125,8 +124,13 @@ def report(labels: dict[str, bool]) -> None:
         for text, value in zip(held_out, odds(model, [sentence_features(each) for each in held_out]), strict=True):
             right[labels[text]][0] += bool(value >= MIN_ODDS)
             right[labels[text]][1] += 1
-    print("held out: instructions recognised %d of %d," % tuple(right[True]), end=" ")
-    print("other sentences taken for one %d of %d" % tuple(right[False]))
+    print(f"held out sentences: {describe(right)}")
+
+
+def describe(counts: dict[bool, list[int]]) -> str:
+    """Return how many with an instruction were found, and how many others were taken for one."""
+    (found, marked), (mistaken, others) = counts[True], counts[False]
+    return f"with an instruction {found} of {marked}, others {mistaken} of {others}"
 
 
 if __name__ == "__main__":

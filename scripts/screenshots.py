@@ -21,6 +21,7 @@ TARGET = ROOT / "build" / "screenshots"
 ASSETS = ROOT / "docs" / "assets"
 IN_DOCUMENTS = ("timeline", "why", "memory", "playground")
 LARGE = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}}
 # 900 pixels wide.
 SMALL = {"viewport": {"width": 1200, "height": 800}}
 SMALL_CLIP = {"x": 0, "y": 0, **SMALL["viewport"], "scale": 0.75}
@@ -30,8 +31,19 @@ CHATS = {
     "kitchen": ["My budget for the kitchen is 8,000 euros.", "I want the oak worktop, not the stone one."],
     "travel": ["I prefer a window seat on trains.", "My dog Rex always travels with me."],
 }
+RUN = {
+    "goal": "Find a carpenter for the oak worktop",
+    "steps": [
+        {"kind": "action", "content": "searched for carpenters in Bergen"},
+        {"kind": "action", "content": "compared three offers"},
+    ],
+    "answer": "Fjord Carpentry can fit it in June for 2,400 euros.",
+    "success": True,
+    "lessons": ["Offers for oak came faster by phone than by mail"],
+}
 # What is known already is not learned again.
-SISTERS = iter(["Ida", "Nina", "Ruth"])
+SISTERS = iter(["Ida", "Nina", "Ruth", "Vera", "Wilma"])
+TABS = {"usage": "Today", "health": "ok", "backups": "Back up now", "keys": "New key", "settings": "home"}
 QUESTION = "How much can I spend on the kitchen?"
 
 
@@ -45,6 +57,11 @@ def main() -> None:
             client.post("/sample").raise_for_status()
             for theme in THEMES:
                 take(browser, root_of(client), views, theme, LARGE)
+                take(browser, root_of(client), views, theme, PHONE)
+            with served(Path(home) / "empty", chat_user="alex") as empty:
+                bare = {f"empty-{name}": (address.split("/")[0], "") for name, (address, _) in views.items()}
+                del bare["empty-memory"]
+                take(browser, root_of(empty), bare, "light", LARGE)
 
 
 def fill(client: httpx.Client) -> dict[str, tuple[str, str]]:
@@ -53,8 +70,11 @@ def fill(client: httpx.Client) -> dict[str, tuple[str, str]]:
         for sentence in sentences:
             body = {"messages": sentence, "wait_s": 60}
             client.post("/remember", params={"session_id": session}, json=body).raise_for_status()
+        if session == "kitchen":
+            client.post("/session/runs", params={"session_id": session}, json=RUN).raise_for_status()
+            client.post("/session/end", params={"session_id": session, "wait_s": 60}).raise_for_status()
     memories = client.get("/memories").raise_for_status().json()["results"]
-    [home] = [each["id"] for each in memories if "Bergen" in each["memory"]]
+    [home] = [each["id"] for each in memories if "live in Bergen" in each["memory"]]
     return {
         "timeline": ("timeline", "oak worktop"),
         "browse": ("browse", "oak worktop"),
@@ -66,6 +86,10 @@ def fill(client: httpx.Client) -> dict[str, tuple[str, str]]:
         "playground": ("playground", "Tell it something"),
         "operations": ("operations", "extract"),
         "connect": ("connect", "/v1"),
+        "browse-selection": ("browse?sort=text&category=preference", "window seat"),
+        "why-recent": ("why", "Recent recalls"),
+        "sessions-list": ("sessions", "travel"),
+        **{f"operations-{tab}": (f"operations?tab={tab}", text) for tab, text in TABS.items()},
     }
 
 
@@ -82,13 +106,18 @@ def take(browser: Browser, root: str, views: dict[str, tuple[str, str]], theme: 
             expect(page.locator("main")).to_contain_text(text)
             if name == "playground":
                 chat(page)
+            if name == "memory":
+                expect(page.locator(".as-of-held p")).to_be_visible()
+            if name == "browse-selection":
+                page.locator(".list-bar input").click()
             if name == "why":
                 page.locator(".candidate-head").first.click()
             page.evaluate("document.fonts.ready.then(() => new Promise(requestAnimationFrame))")
             if options is SMALL:
                 save_small(page, ASSETS / f"page-{name}.webp")
             else:
-                page.screenshot(path=TARGET / f"{name}-{theme}.png")
+                size = "-phone" if options is PHONE else ""
+                page.screenshot(path=TARGET / f"{name}-{theme}{size}.png")
 
 
 def chat(page: Page) -> None:

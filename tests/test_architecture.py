@@ -203,9 +203,9 @@ def test_only_the_settings_read_the_environment() -> None:
 
 def test_tests_mirror_the_package() -> None:
     folders = {path.parent.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
-    # What is tested there has no folder in the package: clients, presets end to end, faults, evaluations, any ledger,
-    # parsers on hostile bytes.
-    others = {"clients", "documents", "drills", "evals", "fuzz", "ledger/conformance"}
+    # What is tested there has no folder in the package: clients, presets end to end, faults, erasure from all stores,
+    # evaluations, any ledger, parsers on hostile bytes.
+    others = {"clients", "documents", "drills", "erasure", "evals", "fuzz", "ledger/conformance"}
     assert {folder for folder in folders - others if not (SOURCE / folder).is_dir()} == set()
 
 

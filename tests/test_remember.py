@@ -489,7 +489,18 @@ async def test_concurrent_merges_of_similar_memories_lose_no_update(tmp_path: Pa
         assert record.version == 5
 
 
-# Metadata
+# Details
+
+
+@pytest.mark.parametrize(("size", "models"), [("large", {"scripted"}), ("small", {"scripted", None}), (None, {None})])
+def test_a_memory_names_the_llm_that_stated_it(
+    tmp_path: Path, llm: ScriptedLLM, size: str | None, models: set[str | None]
+) -> None:
+    learns(llm, "Cargo bike", claim(BIKE))
+    llm.when("Write down what the user tells").reply_json({"memories": ["there were clouds over the harbour"]})
+    with opened(tmp_path, llm if size else None, **({"llm_size": size} if size else {})) as memory:
+        say(memory, user(f"{BIKE_MESSAGE} There were clouds over the harbour."))
+        assert {each.detail.get("model") for each in facts(memory)} == models
 
 
 def test_metadata_of_a_message_reaches_the_turn_and_what_is_learned_from_it(tmp_path: Path) -> None:

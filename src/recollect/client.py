@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from recollect import namespaces
@@ -93,9 +92,7 @@ class AsyncMemory:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def acting_as(self, name: str, *, why: str = "", actor: Actor | str = Actor.AGENT) -> Self:

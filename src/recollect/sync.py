@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from concurrent.futures import CancelledError
 from copy import copy
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from recollect.client import AsyncMemory
@@ -330,9 +329,7 @@ class Memory(BlockingFacade[AsyncMemory]):
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]]) -> R:

@@ -18,10 +18,8 @@ from recollect.config.settings import Settings, ledger_path
 from recollect.errors import InvalidSettings, MissingExtra
 from recollect.ledger.ledger import Ledger
 from recollect.maintenance.embedding_selection import Openers, select_embedder
-from recollect.maintenance.quota import Quotas
-from recollect.maintenance.scheduler import HOURLY, NIGHTLY, MaintenanceConfig, MaintenanceSchedule
+from recollect.maintenance.scheduler import HOURLY, NIGHTLY, MaintenanceSchedule
 from recollect.maintenance.tasks import MaintenanceTask
-from recollect.maintenance.worker import RetryPolicy
 from recollect.model.times import now
 from recollect.model.usage import LlmQuota
 from recollect.models.chat import Chat
@@ -32,7 +30,6 @@ from recollect.read.late_interaction import LateInteraction
 from recollect.read.result_cache import LookupCache, ResultCache
 from recollect.remember import LearningConfig
 from recollect.search import SearchDeps
-from recollect.service.jobs import JobConfig
 from recollect.service.learning_models import LearningModels
 from recollect.service.service import Service, ServiceConfig
 from recollect.service.spill_journal import SpillJournal
@@ -91,12 +88,8 @@ async def open_service(
             ServiceConfig(
                 recall=recall_settings,
                 learning=_learning_config(settings),
-                maintenance=_maintenance_config(settings),
-                jobs=JobConfig(
-                    max_concurrent=settings.worker_jobs,
-                    retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
-                    max_waiting=settings.max_waiting_jobs,
-                ),
+                maintenance=settings,
+                schedule=_schedule(settings),
                 max_memories=settings.user_max_records,
                 recall_log=settings.recall_log,
                 spill=spill_folder(settings),
@@ -189,24 +182,12 @@ def _is_small(settings: Settings) -> bool:
     return is_small_model(settings.llm)
 
 
-def _maintenance_config(settings: Settings) -> MaintenanceConfig:
+def _schedule(settings: Settings) -> MaintenanceSchedule:
     nightly = {name.strip() for name in settings.nightly_maintenance.split(",") if name.strip()}
     if unknown := nightly - set(map(str, NIGHTLY)):
         raise InvalidSettings(f"nightly_maintenance: {min(unknown)!r} is not one of {', '.join(NIGHTLY)}")
-    return MaintenanceConfig(
-        quotas=Quotas(
-            user=settings.quota_user,
-            project=settings.quota_project,
-            session=settings.quota_session,
-            order=settings.quota_order,
-            turns=settings.quota_turns,
-        ),
-        prune_days=settings.prune_days,
-        schedule=MaintenanceSchedule(
-            tasks=frozenset((*HOURLY, *map(MaintenanceTask, nightly))), idle_s=settings.session_idle_s
-        ),
-        forget_days=settings.forget_days,
-    )
+    tasks = frozenset((*HOURLY, *map(MaintenanceTask, nightly)))
+    return MaintenanceSchedule(tasks=tasks, idle_s=settings.session_idle_s)
 
 
 # Ledger

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from recollect.agent import Agent
-from recollect.agent.tools.mcp import McpSource
-from recollect.agent.tools.sources import ToolSources, http_tool
+from recollect.agent.tools.sources import McpSource, ToolSources, http_tool
 from recollect.agent.tools.tool import Tool
 from recollect.config.settings import load
 from recollect.errors import InvalidInput, InvalidSettings, ToolFailed, Unavailable

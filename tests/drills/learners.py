@@ -21,7 +21,7 @@ from recollect.model.change import FinishJob
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.remember import LearningConfig
-from recollect.service.jobs import JobConfig, JobService
+from recollect.service.jobs import JobService
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_server import RecordedRequest
 from recollect.write.triggers import Triggers
@@ -76,7 +76,7 @@ async def work(address: str, llm_url: str, crash: Crash, lease_s: float = RETRY_
     chat = OpenAIChat(llm_url, "key", model="scripted", timeout_s=60)
     _arm(address, ledger, chat, crash)
     timeout = RETRY_POLICY if lease_s == RETRY_POLICY.lease_s else RetryPolicy(lease_s=lease_s)
-    jobs = JobService(_deps(ledger, chat), LEARNING, config=JobConfig(retry_policy=timeout))
+    jobs = JobService(_deps(ledger, chat), LEARNING, retry_policy=timeout)
     jobs.worker.start()
     await asyncio.Event().wait()
 

@@ -12,7 +12,7 @@ import asyncpg
 import numpy as np
 import pytest
 
-from recollect.erasure.stores import erase_from_stores
+from recollect.deps import Deps
 from recollect.index.exact import ExactIndex
 from recollect.ledger import sqlite, sqlite_connection
 from recollect.ledger.codec import pack_vector
@@ -22,13 +22,15 @@ from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.ledger.sqlite import SqliteEngine, open_in_memory, open_sqlite
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, ConversationUpdate, IdempotencyToken, Supersede, Update
-from recollect.model.erasure import ErasureRequest, Target
+from recollect.model.erasure import ErasureRequest, Receipt, Target
 from recollect.model.job import ExtractPayload, JobKind, NewJob
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.models.embedder_wrappers import CachedEmbedder
+from recollect.remember import LearningConfig
+from recollect.service.erasure import ErasureService
 from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.ledger_samples import BY, MODEL, listed, memory, turn
 
@@ -266,9 +268,14 @@ async def test_an_erasure_clears_the_index_and_the_embedding_cache() -> None:
     (logged_turn,) = (await ledger.append(WHO, [turn(CANARY)], vectors=[VECTOR], by=BY)).turns
     await ledger.append(WHO, [turn("tea")], vectors=[VECTOR], by=BY)
     assert (await index.view(WHO, EVERYTHING)).count == 2
-    receipt = await erase_from_stores(
-        WHO, ErasureRequest(Target.TURN, logged_turn.id), ledger=ledger, index=index, by=BY, embeddings=cache
+
+    async def unchanged(receipt: Receipt) -> Receipt:
+        return receipt
+
+    erasure = ErasureService(
+        Deps(ledger, index, cache), LearningConfig(), spill=None, result_cache=None, models=None, on_erased=unchanged
     )
+    receipt = await erasure.erase(Scope(WHO.user), ErasureRequest(Target.TURN, logged_turn.id), by=BY)
     stores = {store.store: dict(store.counts) for store in receipt.stores}
     assert list(stores) == ["ledger", "word lists", "index", "embedding cache", "text caches"]
     assert (stores["index"], stores["embedding cache"]) == ({"rows": 2}, {"vectors": 1})

@@ -43,7 +43,7 @@ from recollect.models.openai_chat import parse_tool_requests
 from recollect.models.structured import parse_json_lines
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.text.front_matter import join_front_matter, split_front_matter
-from recollect.transfer.import_ import parse_record
+from recollect.transfer.import_ import RecordWriter, parse_record
 from recollect.transfer.importers.items import IMPORTERS, ImportOptions
 from recollect.transfer.importers.run import run_import
 from recollect.transfer.importers.source import ImportSource
@@ -323,16 +323,11 @@ def _import(location: Path, kind: str) -> None:
 
 async def _dry_run(source: ImportSource, kind: str) -> Any:
     ledger = await _ledger()
-    return await run_import(
-        source,
-        ImportOptions(user="user", dry_run=True),
-        kind=kind,
-        ledger=ledger,
-        embedder=FakeEmbedder(8),
-        redactor=Redactor(),
-        quota=WriteQuota(ledger, 0),
-        by=Author("fuzz"),
+    quota = WriteQuota(ledger, 0)
+    writer = RecordWriter(
+        ledger=ledger, embedder=FakeEmbedder(8), redactor=Redactor(), quota=quota, by=Author("fuzz")
     )
+    return await run_import(source, ImportOptions(user="user", dry_run=True), writer, kind=kind)
 
 
 _ledgers: list[Any] = []

@@ -19,9 +19,9 @@ from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, parse_filter
 from recollect.model.scope import Scope
-from recollect.models.traits import Trait
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
+from recollect.models.traits import Trait
 from recollect.write.draft import draft
 
 MODEL = EmbeddingModel("random", 16)

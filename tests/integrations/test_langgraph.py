@@ -24,7 +24,7 @@ from langgraph.types import Command, interrupt
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.integrations.langgraph import RecollectStore, namespace_filter, search_text
-from recollect.maintenance.expire import MIN_SCORE, retention_score
+from recollect.maintenance.forgetting import MIN_SCORE, retention_score
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
 

@@ -13,7 +13,7 @@ import pytest
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import Backlog, InvalidInput, NotFound
-from recollect.maintenance.scheduler import MaintenanceConfig, MaintenanceSchedule, Scheduler
+from recollect.maintenance.scheduler import MaintenanceSchedule, Scheduler
 from recollect.model.job import ExtractPayload, JobKind, JobState, MaintenancePayload, NewJob
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
@@ -144,7 +144,7 @@ async def test_idle_sessions_end_and_maintenance_is_queued(tmp_path: Path) -> No
         await memory.remember(message, user_id="ann", session_id="s", wait=True)
         async with ledger_in(tmp_path, (await memory.service()).model) as ledger:
             schedule = MaintenanceSchedule(idle_s=60, spread_s=0)
-            assert await Scheduler(ledger, MaintenanceConfig(schedule=schedule)).tick() >= 1
+            assert await Scheduler(ledger, schedule).tick() >= 1
         await memory.jobs.run_pending()
         [session] = await memory.sessions.list(user_id="ann")
         assert session.closed_at is not None

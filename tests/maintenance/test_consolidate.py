@@ -101,7 +101,7 @@ class TestTheHawaiiBudget:
         report = await consolidated(chatty)
         assert await contents(chatty.ledger) == {MERGED}
         [record] = await chatty.ledger.get(ANN, [report.steps[0].id])
-        assert record.detail == {"sources": [each.id for each in sources]}
+        assert record.detail == {"sources": [each.id for each in sources], "model": "small"}
         assert record.evidence == ("turn-0", "turn-1", "turn-2")
         assert (record.source, record.prompt_digest) == ("consolidation", prompt("consolidate").digest)
         assert record.occurred_at == sources[2].created_at

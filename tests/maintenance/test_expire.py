@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import InvalidInput
 from recollect.ledger.ledger import Ledger
-from recollect.maintenance.expire import MAX_GAP, SETTLE_TIME, expire
+from recollect.maintenance.forgetting import MAX_GAP, SETTLE_TIME, expire
 from recollect.maintenance.tasks import MaintenanceRun
 from recollect.model.change import Author, Update
 from recollect.model.memory import Status

@@ -10,7 +10,7 @@ import pytest
 
 from recollect import AsyncMemory, Status
 from recollect.config.settings import Settings
-from recollect.erasure.plan import content_terms, repeats
+from recollect.erasure import content_terms, repeats
 from recollect.model.turn import Turn
 
 ILL = "I was diagnosed with epilepsy, and I bake bread"

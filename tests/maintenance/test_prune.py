@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recollect.ledger.ledger import Ledger
-from recollect.maintenance.expire import prune, retention_score
+from recollect.maintenance.forgetting import prune, retention_score
 from recollect.model.memory import Category
 from tests.support.maintenance_samples import (
     ANN,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from recollect.config.fields import QuotaSettings
 from recollect.ledger.ledger import Ledger
-from recollect.maintenance.quota import Quotas, enforce_quotas
+from recollect.maintenance.forgetting import enforce_quotas
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author
 from recollect.model.memory import Category, Status
@@ -29,6 +30,10 @@ from tests.support.maintenance_samples import (
 )
 
 
+def quota(**limits: Any) -> QuotaSettings:
+    return QuotaSettings(**{f"quota_{name}": value for name, value in limits.items()})
+
+
 @pytest.fixture
 async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     async with ledger_in(tmp_path) as ledger:
@@ -36,7 +41,7 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
 
 
 async def keep_to(ledger: Ledger, **limits: Any) -> MaintenanceReport:
-    return await enforce_quotas(ANN, ledger=ledger, run=run(), quotas=Quotas(**limits))
+    return await enforce_quotas(ANN, ledger=ledger, run=run(), quotas=quota(**limits))
 
 
 async def test_a_session_quota_forgets_the_oldest(ledger: Ledger) -> None:
@@ -78,7 +83,7 @@ async def test_new_memories_are_spared(ledger: Ledger) -> None:
     )
     just = replace(run(), since=days(1))
     going = {
-        step.content for step in (await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=4))).steps
+        step.content for step in (await enforce_quotas(ANN, ledger=ledger, run=just, quotas=quota(user=4))).steps
     }
     assert going == {"old and trivial", "vital 0"}
 
@@ -86,13 +91,13 @@ async def test_new_memories_are_spared(ledger: Ledger) -> None:
 async def test_without_new_memories_the_weakest_are_forgotten(ledger: Ledger) -> None:
     await keep(ledger, memory("vital", importance=0.9, age_days=5), memory("trivial", importance=0.1, age_days=4))
     just = replace(run(), since=days(1))
-    assert reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=1))) == {"trivial"}
+    assert reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=quota(user=1))) == {"trivial"}
 
 
 async def test_new_memories_are_spared_up_to_the_quota(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"new {n}", importance=0.1 * n) for n in range(1, 6)))
     just = replace(run(), since=days(1))
-    assert len(reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=2)))) == 3
+    assert len(reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=quota(user=2)))) == 3
 
 
 async def test_lasting_memories_are_forgotten_last(ledger: Ledger) -> None:
@@ -140,7 +145,7 @@ async def test_only_active_memories_count(ledger: Ledger) -> None:
 async def test_quota_is_the_reason_in_history_and_one_undo_restores_all(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}") for n in range(5)))
     before = await snapshot(ledger)
-    report = await enforce_quotas(ANN, ledger=ledger, run=run(by=Author("hourly")), quotas=Quotas(user=1))
+    report = await enforce_quotas(ANN, ledger=ledger, run=run(by=Author("hourly")), quotas=quota(user=1))
     [line] = await ledger.history(ANN, limit=1)
     assert (line.by.who, line.by.why) == ("hourly", "quota")
     await undo(ledger, report)
@@ -149,9 +154,9 @@ async def test_quota_is_the_reason_in_history_and_one_undo_restores_all(ledger: 
 
 async def test_a_dry_run_and_a_limited_run(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}") for n in range(5)))
-    dry = await enforce_quotas(ANN, ledger=ledger, run=run(dry_run=True), quotas=Quotas(user=1))
+    dry = await enforce_quotas(ANN, ledger=ledger, run=run(dry_run=True), quotas=quota(user=1))
     assert (len(dry.steps), len(await contents(ledger))) == (4, 5)
-    bound = await enforce_quotas(ANN, ledger=ledger, run=run(max_changes=3), quotas=Quotas(user=1))
+    bound = await enforce_quotas(ANN, ledger=ledger, run=run(max_changes=3), quotas=quota(user=1))
     assert (len(bound.steps), bound.more, len(await contents(ledger))) == (3, True, 2)
 
 

@@ -94,6 +94,7 @@ async def test_insights_and_lessons_are_stored_with_their_evidence(
     assert (compose.category, compose.status, compose.level) == (Category.LESSON, Status.ACTIVE, Level.USER)
     # A model's view is neither sure nor anybody's word.
     assert (ports.confidence, ports.trust, ports.prompt_digest) == (0.8, Trust.LOW, prompt("reflect").digest)
+    assert ports.detail == {"model": "small"}
 
 
 async def test_without_a_model_nothing_is_added(ledger: Ledger, deployed: list[MemoryRecord]) -> None:

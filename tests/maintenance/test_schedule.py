@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from recollect.config.fields import QuotaSettings
 from recollect.ledger.types import MaintenanceState, TaskRun
-from recollect.maintenance.expire import expire, prune
-from recollect.maintenance.quota import Quotas, enforce_quotas
+from recollect.maintenance.forgetting import enforce_quotas, expire, prune
 from recollect.maintenance.scheduler import HOURLY, MaintenanceSchedule, due_jobs, ended_sessions
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask
 from recollect.model.change import Author, ChangeKind, EnqueueJob, FinishJob
@@ -169,7 +169,7 @@ async def test_a_task_finishes_its_job_even_without_changes(tmp_path: Path) -> N
         for task in (
             lambda each: expire(ANN, ledger=ledger, run=each),
             lambda each: prune(ANN, ledger=ledger, run=each),
-            lambda each: enforce_quotas(ANN, ledger=ledger, run=each, quotas=Quotas(user=5)),
+            lambda each: enforce_quotas(ANN, ledger=ledger, run=each, quotas=QuotaSettings(quota_user=5)),
         ):
             await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP)])
             [job] = await ledger.lease(worker="w", limit=1, lease_s=60)

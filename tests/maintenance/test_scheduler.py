@@ -15,7 +15,7 @@ from recollect.ledger import sqlite, sqlite_connection
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.maintenance import scheduler
-from recollect.maintenance.scheduler import MaintenanceConfig, MaintenanceSchedule, Scheduler, follow_up_job
+from recollect.maintenance.scheduler import MaintenanceSchedule, Scheduler, follow_up_job
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceStep, MaintenanceTask
 from recollect.model.change import Add, Forget, IdempotencyToken
 from recollect.model.erasure import ErasureRequest, Target
@@ -39,7 +39,7 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
 
 def keeper(ledger: Ledger, *tasks: MaintenanceTask, idle_s: float = 0) -> Scheduler:
     table = MaintenanceSchedule(tasks=frozenset(tasks), spread_s=0, idle_s=idle_s)
-    return Scheduler(ledger, MaintenanceConfig(schedule=table))
+    return Scheduler(ledger, table)
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ async def test_a_file_that_is_too_large_is_not_retried(ledger: Ledger, monkeypat
 
 async def test_the_scheduler_ticks_when_it_is_started(ledger: Ledger) -> None:
     await say(ledger, MONDAY, "hello")
-    time = Scheduler(ledger, MaintenanceConfig(), every_s=60)
+    time = Scheduler(ledger, MaintenanceSchedule(), every_s=60)
     time.start()
     await has_jobs(ledger, "ann")
     await time.stop()
@@ -276,7 +276,7 @@ def test_the_scheduler_can_be_started_in_another_event_loop(tmp_path: Path) -> N
         return await open_sqlite(tmp_path / "recollect.db", MODEL)
 
     ledger = asyncio.run(opened())
-    time = Scheduler(ledger, MaintenanceConfig(), every_s=0.01)
+    time = Scheduler(ledger, MaintenanceSchedule(), every_s=0.01)
 
     async def one_life(user: str) -> None:
         await say(ledger, Scope(user, "", "s"), "hello")

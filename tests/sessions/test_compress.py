@@ -103,7 +103,7 @@ class TestAnEpisode:
         assert (record.category, record.type, record.trust) == (Category.EPISODE, MemoryType.EPISODIC, Trust.LOW)
         assert record.evidence == tuple(turn.id for turn in turns[:10])
         assert record.occurred_at == turns[0].said_at
-        assert record.detail["made"] == "model"
+        assert (record.detail["made"], record.detail["model"]) == ("model", "small")
         assert record.detail["until"] == turns[9].said_at.isoformat()
         assert record.prompt_digest
         assert output.cost.calls == 1
@@ -129,6 +129,7 @@ class TestAnEpisode:
         assert "Palm Inn" not in record.content
         assert "Thanks" not in record.content
         assert (record.detail["made"], record.trust) == ("extract", Trust.HIGH)
+        assert "model" not in record.detail
 
     async def test_questions_about_the_world_are_summarised(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = "The user asked about capitals, and the assistant named Paris."

@@ -109,6 +109,7 @@ class TestARun:
         assert lesson.content == "npm build of payment-service fails without Node 20"
         assert (lesson.evidence, lesson.detail["episode_id"]) == (DEPLOY.turns, episode.id)
         assert (lesson.status, lesson.trust) == (Status.ACTIVE, Trust.LOW)
+        assert episode.detail["model"] == lesson.detail["model"] == "small"
         assert (output.cost.calls, output.cost.model) == (1, "small")
 
     async def test_lessons_of_the_agent_are_stored_verbatim(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.sessions.step_output import StepOutput, ensure_unchanged
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import SUMMARY, opened_async
 
 HERE = Scope("ann", "", "monday")
 SAID = (
@@ -69,6 +72,22 @@ async def test_a_forgotten_turn_leaves_the_summaries_at_once_and_when_they_are_r
     assert not [text for text in remade if "epilepsy" in text]
     assert "Honolulu" in remade[0]
     assert len(remade) >= len(before) - 1
+
+
+async def test_a_summary_that_is_left_without_a_turn_is_no_longer_the_models(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    llm.when(SUMMARY).reply("Maria, the sister of the user, lives in Honolulu and teaches surfing there.")
+    async with opened_async(tmp_path, llm, summary_every=2) as memory:
+        turns = await talk(memory)
+
+        async def detail() -> Mapping[str, Any]:
+            [summary] = await memory.get_all(user_id="ann", filters={"category": "summary"})
+            return summary.detail
+
+        assert (await detail())["model"] == "scripted"
+        await memory.delete(turns[1].id, user_id="ann")
+        assert "model" not in await detail()
 
 
 async def test_forgetting_by_a_filter_and_undoing_a_message_retract_it(memory: AsyncMemory) -> None:

@@ -61,7 +61,7 @@ class TestTheRunningSummary:
         [memory] = await stored_memories(ledger, ANN, Category.SUMMARY)
         assert conversation.summary == memory.content == GOOD
         assert (memory.id, memory.detail["turn_start"], memory.detail["turn_end"]) == (summary_id(ANN), 1, 6)
-        assert (memory.detail["made"], memory.trust) == ("model", Trust.LOW)
+        assert (memory.detail["made"], memory.detail["model"], memory.trust) == ("model", "small", Trust.LOW)
         assert step_position(conversation, "summary") == 6
         assert (output.cost.calls, output.cost.model) == (1, "small")
 

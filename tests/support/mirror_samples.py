@@ -76,7 +76,7 @@ class MirroredService:
         """Return the reasons of rejected files by file name."""
         state = MirrorState(self.root / ".recollect" / "mirror.db", read_only=True)
         try:
-            return {Path(bad.path).name: bad.reason for bad in state.rejected_files()}
+            return {Path(bad.path).name: bad.reason for bad in state.rejected.all()}
         finally:
             state.close()
 

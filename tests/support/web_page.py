@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,30 @@ def root_of(client: httpx.Client) -> str:
 def go_to(page: Page, view: str) -> None:
     """Open another view of the loaded page."""
     page.evaluate("address => { location.hash = `#/${address}`; }", view)
+
+
+def shows(page: Page, text: str, selector: str = "main") -> None:
+    """Wait until an element contains a text."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector, has_text=text).first).to_be_visible()
+
+
+def click(page: Page, name: str, selector: str = "body") -> None:
+    """Click the first button below an element whose name begins so."""
+    page.locator(f"{selector} button", has_text=name).first.click()
+
+
+def statuses(client: httpx.Client, **filters: Any) -> dict[str, str]:
+    """Return the status of each memory."""
+    body = {"filters": filters, "statuses": ["active", "superseded", "review", "forgotten"]}
+    return {each["memory"]: each["status"] for each in client.post("/list", json=body).json()["results"]}
+
+
+def import_lines(client: httpx.Client, records: list[dict[str, Any]]) -> None:
+    """Import memories in one request."""
+    body = "\n".join(map(json.dumps, records))
+    client.post("/import", content=body, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
 
 
 def fill_with_samples(client: httpx.Client) -> dict[str, str]:

@@ -109,6 +109,16 @@ def test_similar_statements_both_stay_by_default() -> None:
     assert outcomes(run(fact("The user likes green tea very much"), existing=(old,))) == [FactOutcome.ADDED]
 
 
+def test_words_taken_over_in_a_merge_are_those_of_the_new_model() -> None:
+    detail = {"model": "large", "unverified": ["green"]}
+    old = memory("The user likes green teas", source="conversation", detail=detail)
+    for model in ("small", ""):
+        new = fact("The user likes green tea", model=model)
+        [change] = run(new, existing=(old,), limits=ReconcileLimits(text_similarity=0.8)).changes
+        assert isinstance(change, Update)
+        assert change.fields["detail"] == {"unverified": ["green"], **({"model": model} if model else {})}
+
+
 def test_a_preset_may_merge_by_letters_or_by_meaning_but_never_over_a_number() -> None:
     old = memory("The user likes green teas", source="conversation", importance=0.5)
     letters = ReconcileLimits(text_similarity=0.8)

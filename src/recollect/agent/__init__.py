@@ -30,16 +30,10 @@ __all__ = [
 # Imported on first use.
 _MODULES = {
     "Agent": "agent",
-    "AgentConfig": "config",
-    "Answer": "types",
-    "Event": "types",
-    "AgentLimits": "config",
-    "MemoryLimits": "tools.memory_tools",
-    "Step": "types",
-    "Tool": "tools.tool",
-    "Toolbox": "tools.tool",
-    "function_tool": "tools.tool",
-    "memory_tools": "tools.memory_tools",
+    **dict.fromkeys(("AgentConfig", "AgentLimits"), "config"),
+    **dict.fromkeys(("Answer", "Event", "Step"), "types"),
+    **dict.fromkeys(("MemoryLimits", "memory_tools"), "tools.memory_tools"),
+    **dict.fromkeys(("Tool", "Toolbox", "function_tool"), "tools.tool"),
 }
 
 

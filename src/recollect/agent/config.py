@@ -49,14 +49,9 @@ class AgentConfig:
 
 
 def load_agent_config(settings: Settings) -> AgentConfig:
+    limits = ("iterations", "time_s", "tokens", "tool_s", "answer_tokens")
     return AgentConfig(
-        limits=AgentLimits(
-            iterations=settings.agent_iterations,
-            time_s=settings.agent_time_s,
-            tokens=settings.agent_tokens,
-            tool_s=settings.agent_tool_s,
-            answer_tokens=settings.agent_answer_tokens,
-        ),
+        limits=AgentLimits(**{name: getattr(settings, f"agent_{name}") for name in limits}),
         working_memory=_working_memory_limits(settings),
         tool_calls=settings.agent_tool_calls,
         context=settings.agent_context,

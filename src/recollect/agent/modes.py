@@ -87,7 +87,8 @@ def _to_call(tool_request: ToolRequest, tools: Mapping[str, Tool], *, allow_plai
         error = f"there is no tool {tool_request.name[:_MAX_ECHO_CHARS]!r}; {available}"
         return Call(
             id=tool_request.id,
-            tool=_safe_name(tool_request.name),
+            # A name that endpoints accept.
+            tool=re.sub("[^A-Za-z0-9_-]", "_", tool_request.name)[:64] or "unknown",
             arguments=_parse_object(tool_request.arguments) or {},
             error=error,
         )
@@ -122,11 +123,6 @@ def _single_argument(tool: Tool, text: str) -> dict[str, Any] | None:
     if len(needed) != 1 or kinds.get(needed[0], {}).get("type") != "string" or text.lstrip().startswith("{"):
         return None
     return {needed[0]: text.strip().strip("\"'`")}
-
-
-def _safe_name(text: str) -> str:
-    """Return a name that endpoints accept."""
-    return re.sub("[^A-Za-z0-9_-]", "_", text)[:64] or "unknown"
 
 
 _TEXT = {"type": "string", "maxLength": 400}

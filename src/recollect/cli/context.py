@@ -98,11 +98,15 @@ class CliContext:
 
         return AsyncMemory(settings=self.settings())
 
-    def reply(self, document: Any, *pieces: str | StyledText) -> None:
-        """Print the document with --json, otherwise the pieces as a line."""
+    def replied(self, document: Any) -> bool:
+        """Print the document with --json; return whether that is the whole reply."""
         if self.json:
             print_json(document)
-        else:
+        return self.json
+
+    def reply(self, document: Any, *pieces: str | StyledText) -> None:
+        """Print the document with --json, otherwise the pieces as a line."""
+        if not self.replied(document):
             print_line(*pieces)
 
     def reply_rows(
@@ -114,18 +118,22 @@ class CliContext:
     ) -> None:
         """Print the items as JSON results or as a table; `empty` is the message if there are none."""
         rows = list(items)
-        if self.json:
-            print_json(to_results(rows))
-        elif rows:
-            print_table(columns, [to_row(each) for each in rows])
+        if not rows or self.json:
+            self.reply(to_results(rows), *empty)
         else:
-            print_line(*empty)
+            print_table(columns, [to_row(each) for each in rows])
 
     def confirm(self, question: str) -> bool:
         """Ask at the terminal; raise a usage error if there is none."""
         if self.json or not sys.stdin.isatty():
             raise usage_error("Add --yes: there is no terminal to ask for confirmation.")
         return click.confirm(clean(question), err=True)
+
+
+def server_address(settings: Settings) -> str:
+    """Return the address of a server with these settings on this machine."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'https' if settings.ssl_certfile else 'http'}://{host}:{settings.port}"
 
 
 def to_results(items: Iterable[Serializable]) -> dict[str, Any]:
@@ -231,10 +239,10 @@ def command(
     cls: type[Command] = Command,
     help: str | None = None,
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Return a decorator that makes a function a command, of a group if one is named."""
+    """Return a decorator that makes a function of a `CliContext` a command, of a group if one is named."""
 
     def decorate(function: Callable[..., Any]) -> Command:
-        made = click.command(name, cls=cls, scope=scope, examples=examples, help=help)(function)
+        made = click.command(name, cls=cls, scope=scope, examples=examples, help=help)(pass_cli(function))
         if group is not None:
             group.add_command(made)
         return made

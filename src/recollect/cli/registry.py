@@ -60,7 +60,7 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "config": CommandEntry("config:config", "Show the settings in force and their sources."),
         "serve": CommandEntry("serve:serve", "Run the server."),
         "mcp": CommandEntry("mcp:mcp", "Serve MCP on standard input and output."),
-        "ui": CommandEntry("ui:ui", "Open the web page in the browser."),
+        "ui": CommandEntry("serve:ui", "Open the web page in the browser."),
         "chat": CommandEntry("chat:chat", "Chat with a model that has memory."),
         "agent": CommandEntry("chat:agent", "Ask an agent that reasons and uses tools."),
         "completion": CommandEntry("config:completion", "Print the completion script for a shell."),

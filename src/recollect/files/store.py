@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from recollect.deps import Deps
 from recollect.errors import Conflict, StaleVersion, ToolFailed
 from recollect.files.records import ROOT, check_path, file_fields, file_text, new_file_record, parents_of, parse_path
+from recollect.ledger.ledger import read_pages
 from recollect.model.change import Add, Author, Change, Forget, Update
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import And, Filter, Listing, Op, Where
@@ -286,14 +287,11 @@ class MemoryFiles:
 
     async def _query(self, scope: Scope, keyed: Filter, *, limit: int) -> list[MemoryRecord]:
         """Return the active files of the scope; those of a user's projects are not among the user's own."""
-        filter = And((*_scope_filters(scope), keyed))
+        listing = Listing(filter=And((*_scope_filters(scope), keyed)), limit=min(_PAGE, limit))
         records: list[MemoryRecord] = []
-        cursor = None
-        while len(records) < limit:
-            page = await self._ledger.find(scope, Listing(filter=filter, limit=min(_PAGE, limit), cursor=cursor))
+        async for page in read_pages(self._ledger, scope, listing):
             records += page
-            cursor = page.cursor
-            if cursor is None:
+            if len(records) >= limit:
                 break
         return records
 

@@ -21,8 +21,8 @@ from recollect.model.change import Vector
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.models.traits import Trait, first_word, trait_flags, trait_word_count
 from recollect.models.embedding import EmbeddingModel
+from recollect.models.traits import Trait, first_word, trait_flags, trait_word_count
 
 _MAX_MASKS = 8
 _STEPS = 127

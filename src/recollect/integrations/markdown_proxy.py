@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
-from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 import httpx
@@ -97,9 +96,7 @@ class MemoryClient:
             service.mirror.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.memory.close()
 
     async def add(self, text: str, conversation_id: str = "default") -> None:

@@ -16,8 +16,8 @@ from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, is_
 from recollect.model.query import Filter, matches
 from recollect.model.scope import Scope
 from recollect.model.times import micros_or_none, now, to_micros
-from recollect.models.traits import compute_traits, speaker_name
 from recollect.models.embedding import EmbeddingModel
+from recollect.models.traits import compute_traits, speaker_name
 
 
 class LedgerSnapshot:

@@ -99,8 +99,8 @@ class KeyClaim:
 class IndexRow:
     """A memory as an index holds it, with its vector if it has one.
 
-    `traits` are those of `recollect.models.traits`. Times are in microseconds: when it occurred, and the bounds of its
-    validity, if any.
+    `traits` are those of `recollect.models.traits`. Times are in microseconds: when it occurred, and the bounds of
+    its validity, if any.
     """
 
     row: int

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger, read_pages
 from recollect.model.change import Vector
-from recollect.model.memory import Category, MemoryRecord, MemoryType
+from recollect.model.memory import MODEL, Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing, any_of
 from recollect.model.scope import Level, Scope
 from recollect.text.normalize import normalize
@@ -35,7 +35,7 @@ _MERGEABLE_CATEGORIES = (
 )
 _MERGEABLE_FILTER: Filter = any_of("category", [str(each) for each in _MERGEABLE_CATEGORIES])
 # What the detail of a plain statement may hold; with more, words alone would not stand for it.
-_PLAIN_DETAIL = frozenset(["sources", "unreconciled", "review", "proposed_by", "promoted_from_id", "made"])
+_PLAIN_DETAIL = frozenset(["sources", "unreconciled", "review", "proposed_by", "promoted_from_id", "made", MODEL])
 _PAGE = 500
 # A longer text stands by itself and is not merged with others.
 MAX_CLUSTER_CHARS = 600

@@ -24,7 +24,7 @@ from recollect.maintenance.clusters import (
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Change, ChangeKind, ModelUsage, Supersede, Update
 from recollect.model.ids import new_id
-from recollect.model.memory import Category, MemoryRecord
+from recollect.model.memory import MODEL, Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.models.chat import Chat
 from recollect.models.structured import InvalidAnswer
@@ -127,7 +127,9 @@ def check_merge(merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
     return ""
 
 
-def merged_record(merge: Merge, cluster: Sequence[MergeCandidate], *, at: datetime, digest: str) -> MemoryRecord:
+def merged_record(
+    merge: Merge, cluster: Sequence[MergeCandidate], *, at: datetime, digest: str, model: str
+) -> MemoryRecord:
     """Return the memory that replaces the members, citing them and their evidence."""
     sources = [cluster[number].record for number in merge.members]
     valid = [cluster[number].record for number in merge.members if number not in merge.outdated]
@@ -148,7 +150,7 @@ def merged_record(merge: Merge, cluster: Sequence[MergeCandidate], *, at: dateti
         evidence=join_evidence(sources),
         tags=tuple(dict.fromkeys(tag for each in sources for tag in each.tags))[:MAX_EVIDENCE],
         metadata=newest.metadata,
-        detail={"sources": [each.id for each in sources]},
+        detail={"sources": [each.id for each in sources], MODEL: model},
         # It is as recent as its sources, not as the run that merged them.
         occurred_at=max(cluster[number].stated_at for number in merge.members),
         prompt_digest=digest,
@@ -279,7 +281,7 @@ class _Consolidation:
         if merge is None:
             self._skip(cluster, answer.reason or "the model keeps them separate")
             return
-        record = merged_record(merge, cluster, at=self._run.at, digest=template.digest)
+        record = merged_record(merge, cluster, at=self._run.at, digest=template.digest, model=answer.cost.model)
         [vector] = await embed([record.content], embedder=self._deps.embedder)
         sources = [cluster[number].record for number in merge.members]
         changes = [Supersede(each.id, record, each.version, vector) for each in sources]

@@ -86,7 +86,8 @@ async def _select(
         return await _select_previous(settings, configured, ledger, searched, openers)
     if searched is None or searched.model == embedder.model or await _can_switch(ledger, embedder.model, states):
         before = searched.model if searched else None
-        if searched is None or searched.model != embedder.model or _has_changed(configured.origin, searched.origin):
+        origin = configured.origin
+        if searched is None or searched.model != embedder.model or (origin.spec and origin != searched.origin):
             searched = await ledger.make_current(embedder.model, configured.origin, replacing=before)
         if searched.model == embedder.model:
             return SelectedEmbedder(ledger, embedder, EmbeddingMigration(ledger, searched, serving=embedder))
@@ -172,7 +173,8 @@ def _settings_for(settings: Settings, searched: ModelState) -> Settings | None:
     The API key of the settings is only sent to their own address.
     """
     origin = searched.origin
-    spec = origin.spec or _guess_spec(searched.model)
+    name = searched.model.name
+    spec = origin.spec or (name if name.startswith(_HUBS) else _OWN_SPECS.get(name, ""))
     if not spec:
         return None
     url, key = settings.previous_embedder_url, settings.previous_embedder_api_key
@@ -192,21 +194,12 @@ def _settings_for(settings: Settings, searched: ModelState) -> Settings | None:
     )
 
 
-def _guess_spec(model: EmbeddingModel) -> str:
-    """Return the setting for a model of which only the name was recorded; empty if unknown."""
-    return model.name if model.name.startswith(_HUBS) else _OWN_SPECS.get(model.name, "")
-
-
 def _without_login(url: str) -> str:
     try:
         parts = urlsplit(url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     except ValueError:
         return ""
-
-
-def _has_changed(origin: ModelOrigin, recorded: ModelOrigin) -> bool:
-    return bool(origin.spec) and origin != recorded
 
 
 def _log_selection(

@@ -13,7 +13,7 @@ from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Add, ChangeKind, Vector
 from recollect.model.ids import new_id
-from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust, is_valid_now
+from recollect.model.memory import MODEL, PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust, is_valid_now
 from recollect.model.query import Filter, Listing, Not, any_of
 from recollect.model.scope import Level, Scope
 from recollect.models.chat import Chat
@@ -144,7 +144,8 @@ async def reflect(
             raise answer.error
         new, repeated = await _drop_repeated(answer.value or (), existing, embedder=deps.embedder)
         changes = [
-            Add(_build_record(scope, each, memories, at=run.at, digest=digest), vector) for each, vector in new
+            Add(_build_record(scope, each, memories, at=run.at, digest=digest, model=answer.cost.model), vector)
+            for each, vector in new
         ]
         changes.sort(key=lambda each: -each.record.importance)
         surplus = [f"more than the {MAX_INSIGHTS} of a run: {each.record.content}" for each in changes[MAX_INSIGHTS:]]
@@ -251,14 +252,14 @@ def _is_repeated(content: str, vector: Vector | None, other_content: str, other_
 
 
 def _build_record(
-    scope: Scope, insight: Insight, memories: Sequence[MemoryRecord], *, at: datetime, digest: str
+    scope: Scope, insight: Insight, memories: Sequence[MemoryRecord], *, at: datetime, digest: str, model: str
 ) -> MemoryRecord:
     """Return the insight as a memory at the narrowest level of its evidence."""
     evidence = [each for each in memories if each.id in insight.evidence]
     levels = {each.level for each in evidence}
     level = next(each for each in (Level.SESSION, Level.PROJECT, Level.USER) if each in levels)
     place = {Level.USER: Scope(scope.user), Level.PROJECT: replace(scope, session=""), Level.SESSION: scope}[level]
-    detail = {"review": insight.review, PROPOSED_BY: REFLECTION_SOURCE} if insight.review else {}
+    review = {"review": insight.review, PROPOSED_BY: REFLECTION_SOURCE} if insight.review else {}
     return MemoryRecord(
         id=new_id(),
         scope=place,
@@ -274,7 +275,7 @@ def _build_record(
         # A model wrote it, whatever it read.
         trust=Trust.LOW,
         evidence=insight.evidence,
-        detail=detail,
+        detail={MODEL: model, **review},
         status=Status.REVIEW if insight.review else Status.ACTIVE,
         prompt_digest=digest,
     )

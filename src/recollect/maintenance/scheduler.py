@@ -10,18 +10,18 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from recollect.aio.background import BackgroundTask
+from recollect.config.fields import MaintenanceSettings
 from recollect.deps import Deps
 from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import MaintenanceState, TaskRun
 from recollect.maintenance.consolidate import consolidate
 from recollect.maintenance.embedding_migration import drop_old_vectors
-from recollect.maintenance.expire import check_clock, expire, prune
-from recollect.maintenance.quota import Quotas, enforce_quotas
+from recollect.maintenance.forgetting import check_clock, enforce_quotas, expire, prune
 from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask
 from recollect.model.change import EnqueueJob
@@ -63,7 +63,9 @@ def due_jobs(
     """Return the jobs of the tasks that are due now for these users."""
     jobs: list[EnqueueJob] = []
     for user in users:
-        at = now + timedelta(seconds=_user_fraction(user.user) * schedule.spread_s)
+        # Always at the same time for a user.
+        fraction = zlib.crc32(user.user.encode(errors="replace")) / 0xFFFFFFFF
+        at = now + timedelta(seconds=fraction * schedule.spread_s)
         for task in MaintenanceTask:
             for scope in _scopes(task, user) if task in schedule.tasks else ():
                 last = user.tasks.get((scope.project, str(task)))
@@ -124,21 +126,6 @@ def _task_job(task: MaintenanceTask, scope: Scope, after: datetime | None, at: d
     )
 
 
-def _user_fraction(user: str) -> float:
-    """Return a number from 0 to 1 that is always the same for a user."""
-    return zlib.crc32(user.encode(errors="replace")) / 0xFFFFFFFF
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceConfig:
-    """Quotas, pruning, and the schedule of tasks."""
-
-    quotas: Quotas = field(default_factory=Quotas)
-    prune_days: float = 90.0
-    schedule: MaintenanceSchedule = field(default_factory=MaintenanceSchedule)
-    forget_days: float = 30.0
-
-
 def follow_up_job(job: Job, report: MaintenanceReport) -> NewJob | None:
     """Return the job that continues a run; None if nothing is left, or the run made no progress."""
     if not report.more or not report.steps:
@@ -150,7 +137,7 @@ async def run_task(
     task: MaintenanceTask,
     scope: Scope,
     run: MaintenanceRun,
-    config: MaintenanceConfig,
+    settings: MaintenanceSettings,
     deps: Deps,
     *,
     after: datetime | None = None,
@@ -161,9 +148,9 @@ async def run_task(
         case MaintenanceTask.EXPIRE:
             return await expire(scope, ledger=ledger, run=run)
         case MaintenanceTask.QUOTA:
-            return await enforce_quotas(scope, ledger=ledger, run=run, quotas=config.quotas)
+            return await enforce_quotas(scope, ledger=ledger, run=run, quotas=settings)
         case MaintenanceTask.PRUNE:
-            return await prune(scope, ledger=ledger, run=run, unused_days=config.prune_days)
+            return await prune(scope, ledger=ledger, run=run, unused_days=settings.prune_days)
         case MaintenanceTask.CONSOLIDATE:
             return await consolidate(scope, deps=deps, run=run, after=after)
         case MaintenanceTask.REFLECT:
@@ -191,9 +178,11 @@ _FINISHED, _FINISH_EVERY = "erasures finished", timedelta(hours=1)
 class Scheduler:
     """Queues due jobs at an interval; several schedulers may share a ledger."""
 
-    def __init__(self, ledger: Ledger, config: MaintenanceConfig, *, every_s: float = _EVERY_S) -> None:
+    def __init__(
+        self, ledger: Ledger, schedule: MaintenanceSchedule, *, forget_days: float = 30.0, every_s: float = _EVERY_S
+    ) -> None:
         self._ledger = ledger
-        self._config = config
+        self._schedule, self._forget_days = schedule, forget_days
         self._every_s = every_s
         self._task = BackgroundTask(self._run)
         # Where the next tick continues.
@@ -221,7 +210,7 @@ class Scheduler:
         return queued
 
     async def _end_sessions(self, moment: datetime) -> int:
-        schedule, queued = self._config.schedule, 0
+        schedule, queued = self._schedule, 0
         if not schedule.idle_s:
             return 0
         before = moment - timedelta(seconds=schedule.idle_s)
@@ -234,7 +223,7 @@ class Scheduler:
         return queued
 
     async def _queue_tasks(self, moment: datetime) -> int:
-        schedule, queued = self._config.schedule, 0
+        schedule, queued = self._schedule, 0
         if not schedule.tasks:
             return 0
         for _ in range(_PAGES):
@@ -262,7 +251,7 @@ class Scheduler:
         await self._ledger.prune_idempotency_keys(moment - _REPLY_RETENTION)
         await self._ledger.prune_responses(moment)
         await self._ledger.prune_tombstones(moment - TOMBSTONE_RETENTION)
-        await self._ledger.purge(moment - timedelta(days=self._config.forget_days))
+        await self._ledger.purge(moment - timedelta(days=self._forget_days))
         await drop_old_vectors(self._ledger, before=moment - _VECTOR_RETENTION)
 
     async def _is_time(self, name: str, moment: datetime, every: timedelta) -> bool:

@@ -54,7 +54,6 @@ class MaintenanceStep:
     sources: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
         return {"memory": self.content, **plain_fields(self, omit=("content",))}
 
 
@@ -80,7 +79,6 @@ class MaintenanceReport:
     tokens_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
         return {"user_id": self.user, **plain_fields(self, omit=("user",))}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
@@ -54,6 +54,7 @@ class ScannedFile:
         """Return whether the file need not be written for this state of the memory."""
         return (
             self.document.id == document.id
+            and not self.document.has_other_id
             and self.document.scope == document.scope
             and not self.document.changes(document)
         )
@@ -133,19 +134,10 @@ def decide_action(file: ScannedFile, context: MemoryContext) -> FileAction:
     return FileAction.CONFLICT
 
 
-class ErasureLog:
-    """The erasures of a service, loaded on first use."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._erasures: Sequence[Erasure] | None = None
-
-    async def covers(self, user: str, document: MemoryDocument) -> bool:
-        """Return whether the content of a file was erased since it was written."""
-        if self._erasures is None:
-            self._erasures = await self._service.erasure.list()
-        digest = user_digest(user)
-        return any(_covers(erasure, document) for erasure in self._erasures if erasure.user == digest)
+def is_erased(document: MemoryDocument, user: str, erasures: Sequence[Erasure]) -> bool:
+    """Return whether the content of a file was erased since it was written."""
+    digest = user_digest(user)
+    return any(_covers(erasure, document) for erasure in erasures if erasure.user == digest)
 
 
 def _covers(erasure: Erasure, document: MemoryDocument) -> bool:
@@ -177,55 +169,49 @@ async def verify_files(
     root: Path, service: Service, *, root_user: str, progress: Callable[[int], None]
 ) -> tuple[int, list[Difference]]:
     """Return the number of files and every difference."""
-    check = _Verification(MirrorFolder(root))
-    owners = FolderOwners(check.folder, root_user=root_user)
-    count = await asyncio.to_thread(check.read_files, owners, progress)
-    for user in sorted({*check.files, *await service.users()}):
+    differences: list[Difference] = []
+    folder = MirrorFolder(root)
+    owners = FolderOwners(folder, root_user=root_user)
+    count, files = await asyncio.to_thread(_read_files, folder, owners, differences, progress)
+    for user in sorted({*files, *await service.users()}):
         async for records in service.transfer.records(user):
-            check.compare(user, records)
-        for file in check.files.get(user, {}).values():
-            check.report(file.path, "the ledger has no such memory")
-    return count, check.differences
+            found = (_compare(record, files.get(user, {}).pop(record.id, None)) for record in records)
+            differences += [each for each in found if each is not None]
+        left = files.get(user, {}).values()
+        differences += [Difference(file.path, "the ledger has no such memory") for file in left]
+    return count, differences
 
 
-@dataclass(slots=True)
-class _Verification:
-    """The files by user and memory id that are not compared yet, and the differences so far."""
+def _read_files(
+    folder: MirrorFolder, owners: FolderOwners, differences: list[Difference], progress: Callable[[int], None]
+) -> tuple[int, dict[str, dict[str, ScannedFile]]]:
+    """Return the number of files, and the files by user and memory id."""
+    files: dict[str, dict[str, ScannedFile]] = {}
+    scanned = (path for start in MEMORY_FOLDERS for path, _ in folder.scan(start))
+    count = 0
+    for count, path in enumerate((path for path in scanned if parse_location(path) is not None), 1):
+        progress(count)
+        try:
+            file = read_file(path, folder, owners)
+        except (InvalidInput, OSError) as error:
+            differences.append(Difference(path, str(error)))
+            continue
+        id, user_files = file.document.id, files.setdefault(file.user, {})
+        if id is None:
+            differences.append(Difference(path, "it is not in the ledger yet"))
+        elif id in user_files and not file.location.is_tombstone:
+            differences.append(Difference(path, f"it names the same memory as {user_files[id].path}"))
+        else:
+            user_files[id] = file
+    return count, files
 
-    folder: MirrorFolder
-    files: dict[str, dict[str, ScannedFile]] = field(default_factory=dict)
-    differences: list[Difference] = field(default_factory=list)
 
-    def report(self, where: str, what: str) -> None:
-        self.differences.append(Difference(where, what))
-
-    def read_files(self, owners: FolderOwners, progress: Callable[[int], None]) -> int:
-        paths = (path for start in MEMORY_FOLDERS for path, _ in self.folder.scan(start))
-        count = 0
-        for count, path in enumerate((path for path in paths if parse_location(path) is not None), 1):
-            progress(count)
-            try:
-                file = read_file(path, self.folder, owners)
-            except (InvalidInput, OSError) as error:
-                self.report(path, str(error))
-                continue
-            id, user_files = file.document.id, self.files.setdefault(file.user, {})
-            if id is None:
-                self.report(path, "it is not in the ledger yet")
-            elif id in user_files and not file.location.is_tombstone:
-                self.report(path, f"it names the same memory as {user_files[id].path}")
-            else:
-                user_files[id] = file
-        return count
-
-    def compare(self, user: str, records: Iterable[MemoryRecord]) -> None:
-        for record in records:
-            file = self.files.get(user, {}).pop(record.id, None)
-            if file is None:
-                # A person may remove tombstones.
-                if has_file(record) and not is_gone(record):
-                    self.report(record.id, "the memory has no file")
-            elif file.location.is_tombstone != is_gone(record):
-                self.report(file.path, f"the memory is {record.status}")
-            elif changes := file.document.changes(document_of(record)):
-                self.report(file.path, f"it differs from the memory in {', '.join(sorted(changes))}")
+def _compare(record: MemoryRecord, file: ScannedFile | None) -> Difference | None:
+    if file is None:
+        # A person may remove tombstones.
+        is_missing = has_file(record) and not is_gone(record)
+        return Difference(record.id, "the memory has no file") if is_missing else None
+    if file.location.is_tombstone != is_gone(record):
+        return Difference(file.path, f"the memory is {record.status}")
+    changes = ", ".join(sorted(file.document.changes(document_of(record))))
+    return Difference(file.path, f"it differs from the memory in {changes}") if changes else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -52,9 +52,10 @@ _ROLES = ("user", "assistant", MEMORY, SUMMARY)
 
 @dataclass(frozen=True, slots=True)
 class MemoryDocument:
-    """The content of a file, as a line of an export."""
+    """The content of a file, as a line of an export; `has_other_id` if the file has another id than the memory."""
 
     line: Mapping[str, Any]
+    has_other_id: bool = False
 
     @property
     def id(self) -> str | None:
@@ -85,21 +86,9 @@ class MemoryDocument:
 
 def render_document(record: MemoryRecord) -> str:
     """Return the text of a memory's file."""
-    line = document_of(record).line
-    conversation, role = conversation_of(record), role_of(record)
-    fields: dict[str, Any] = {
-        "id": record.id,
-        "conversation_id": conversation,
-        "role": role,
-        "created_at": record.created_at.isoformat(),
-    }
-    if role == SUMMARY:
-        fields["summary_kind"] = SUMMARY
-    if record.superseded_by:
-        fields["replaced_by"] = record.superseded_by
-    if record.evidence:
-        fields["source_id"] = record.evidence[0]
-    defaults = _defaults(role, scope_of(record.scope.user, conversation), line)
+    line, fields = document_of(record).line, {"id": record.id, **document_head(record)}
+    role = fields["role"]
+    defaults = _defaults(role, scope_of(record.scope.user, fields["conversation_id"]), line)
     for name in ("project_id", "session_id"):
         if line[name] != defaults[name]:
             fields[name] = line[name]
@@ -113,6 +102,19 @@ def render_document(record: MemoryRecord) -> str:
     if record.version > 1:
         fields["version"] = record.version
     return join_front_matter(fields | _remaining_fields(record, role), record.content)
+
+
+def document_head(record: MemoryRecord) -> dict[str, Any]:
+    """Return the fields that files have in the format of agents' memory folders."""
+    role = role_of(record)
+    return {
+        "conversation_id": conversation_of(record),
+        "role": role,
+        "created_at": record.created_at.isoformat(),
+        **({"summary_kind": SUMMARY} if role == SUMMARY else {}),
+        **({"replaced_by": record.superseded_by} if record.superseded_by else {}),
+        **({"source_id": record.evidence[0]} if record.evidence else {}),
+    }
 
 
 def _remaining_fields(record: MemoryRecord, role: str) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def parse_document(text: str, location: FileLocation, *, user: str, at: datetime
         line["id"] = summary_id(scope)
     elif fields.get("id"):
         line["id"] = validate_id(fields["id"], name="id")
-    return _without_empty(line)
+    return replace(_without_empty(line), has_other_id=bool(fields.get("id")) and fields["id"] != line["id"])
 
 
 def _defaults(role: str, scope: Scope, fields: Mapping[str, Any]) -> dict[str, Any]:

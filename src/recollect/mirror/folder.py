@@ -108,14 +108,14 @@ class MirrorFolder:
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
         return data, stamp_of(stat)
 
-    def write(self, path: str, data: bytes, *, expected: str, at_ns: int | None = None) -> str:
+    def write(self, path: str, data: bytes, *, expected: str) -> str:
         """Write a file, or raise FileChanged if the current file does not have the `expected` stamp.
 
         Its folders are on disk after the next `sync`.
         """
-        return self.place(self.stage(path, data, at_ns=at_ns), expected=expected)
+        return self.place(self.stage(path, data), expected=expected)
 
-    def stage(self, path: str, data: bytes, *, sync: bool = True, at_ns: int | None = None) -> StagedFile:
+    def stage(self, path: str, data: bytes, *, sync: bool = True) -> StagedFile:
         """Write a file under a temporary name; without `sync` it is on disk after `sync_staged`."""
         with _translate_errors(path), self._open_parent(path, make=True) as (folder, _):
             temporary = f"{_TEMPORARY_PREFIX}{new_id()}"
@@ -124,8 +124,6 @@ class MirrorFolder:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
-                    if at_ns is not None:
-                        os.utime(handle, ns=(at_ns, at_ns))
                     if sync:
                         os.fsync(handle)
                     stamp = stamp_of(os.fstat(handle))

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion, Unavailable
-from recollect.mirror.diff import ErasureLog, FileAction, MemoryContext, ScannedFile, decide_action, read_file
+from recollect.mirror.diff import FileAction, MemoryContext, ScannedFile, decide_action, is_erased, read_file
 from recollect.mirror.document import MemoryDocument, document_of, render_document
 from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, parse_location, role_of
 from recollect.mirror.state import ConflictFile, FileRow, MirrorState, SyncResult
 from recollect.mirror.to_files import FileWriter
 from recollect.model.change import Actor, Author
+from recollect.model.erasure import Erasure
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status, Trust
 from recollect.model.scope import Scope
@@ -38,12 +39,12 @@ _READ_ONLY_FIELDS = ("status", "superseded_by", "prompt_digest", "level")
 _EMPTY_VALUES: Mapping[str, Any] = {"tags": [], "evidence": [], "metadata": {}, "detail": {}, "source": ""}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Ingest:
-    """One call: its result, its author, and the paths to retry."""
+    """One call: its result, its author, the paths to retry, and the erasures, which are loaded on first use."""
 
     result: SyncResult
-    erasures: ErasureLog
+    erasures: Sequence[Erasure] | None = None
     by: Author = field(default_factory=lambda: Author(AUTHOR_NAME, "file", batch=new_id(), actor=Actor.PERSON))
     retry_paths: set[str] = field(default_factory=set)
 
@@ -65,7 +66,7 @@ class FileIngester:
 
     async def ingest(self, paths: Sequence[str], result: SyncResult, *, missing: Sequence[FileRow] = ()) -> set[str]:
         """Ingest new and changed files, then forget the memories of missing ones; return the paths to retry."""
-        work = _Ingest(result, ErasureLog(self._service))
+        work = _Ingest(result)
         for start in range(0, len(paths), _PAGE_SIZE):
             files = await asyncio.to_thread(self._read_all, paths[start : start + _PAGE_SIZE], work)
             for user in dict.fromkeys(file.user for file in files):
@@ -87,7 +88,7 @@ class FileIngester:
                 row = self._state.row_at(path)
                 file = read_file(path, self._folder, self._owners, written=row.stamp if row is not None else "")
             except FileNotFoundError:
-                self._state.clear_rejected(path)
+                self._state.rejected.drop(path)
             except (InvalidInput, NotADirectoryError) as error:
                 self._state.reject(path, str(error), stamp=stamp)
                 work.result.bad += 1
@@ -113,7 +114,7 @@ class FileIngester:
                 # The action for this file depends on the result of the other edit.
                 await self._edit_all(user, list(edits.values()), work)
                 edits = {}
-            context = await self._load_context(file, records, work.erasures)
+            context = await self._load_context(file, records, work)
             action = decide_action(file, context)
             if action in (FileAction.ADD, FileAction.ADD_AS_NEW):
                 new.append((file, action is FileAction.ADD_AS_NEW or file.document.id in added_ids))
@@ -133,7 +134,7 @@ class FileIngester:
         )
 
     async def _load_context(
-        self, file: ScannedFile, records: Mapping[str, MemoryRecord], erasures: ErasureLog
+        self, file: ScannedFile, records: Mapping[str, MemoryRecord], work: _Ingest
     ) -> MemoryContext:
         id = file.document.id
         if id is None:
@@ -144,11 +145,13 @@ class FileIngester:
         content = None
         if row is None and record is not None and record.version > file.document.version:
             content = await self._content_at(record, file.document.version)
+        if record is None and work.erasures is None:
+            work.erasures = await self._service.erasure.list()
         return MemoryContext(
             record=record,
             row=row,
             has_other_file=may_have_other and row is not None and bool(self._folder.stamp(row.path)),
-            is_erased=record is None and await erasures.covers(file.user, file.document),
+            is_erased=record is None and is_erased(file.document, file.user, work.erasures or ()),
             earlier_content=content,
         )
 
@@ -301,7 +304,7 @@ class FileIngester:
         def save() -> None:
             self._folder.write(path, data, expected=self._folder.stamp(path))
             self._folder.sync()
-            self._state.add_conflict(ConflictFile(path, file.user, record.id, now().isoformat()))
+            self._state.conflicts.put(ConflictFile(path, file.user, record.id, now().isoformat()))
 
         await asyncio.to_thread(save)
         work.result.conflicts += 1

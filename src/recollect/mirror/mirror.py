@@ -19,8 +19,7 @@ from recollect.mirror.diff import Difference, verify_files
 from recollect.mirror.git import GitRepository
 from recollect.mirror.layout import CONFLICTS, MEMORY_FOLDERS, is_memory_file, parse_location
 from recollect.mirror.state import STATE_FILE, HistoryPosition, MirrorLock, MirrorState, SyncResult, make_state_folder
-from recollect.mirror.sync import CountCallback, LedgerReplaced, Synchronizer
-from recollect.mirror.to_files import MAX_EAGER_MEMORIES
+from recollect.mirror.sync import MAX_EAGER_MEMORIES, CountCallback, LedgerReplaced, Synchronizer
 from recollect.model.erasure import StoreErasure
 from recollect.service.service import Service
 
@@ -162,7 +161,7 @@ class Mirror:
             result = SyncResult()
             await synchronizer.sync_all(progress, result)
             outdated = await asyncio.to_thread(synchronizer.outdated_snapshots)
-            await asyncio.to_thread(synchronizer.write_snapshots, result.users | outdated, set(result.changed))
+            await synchronizer.write_snapshots(result.users | outdated)
             await self._commit(synchronizer, result)
             return result
 
@@ -246,7 +245,7 @@ class Mirror:
             state = MirrorState(make_state_folder(self.root) / STATE_FILE, read_only=True)
         except StoreUnavailable:
             # It is just being created.
-            return HistoryPosition()
+            return HistoryPosition(user)
         try:
             return state.position(user)
         finally:
@@ -357,7 +356,7 @@ class Mirror:
             return
         if result.is_whole:
             # Commit what changed while nobody mirrored, except rejected files, which may contain anything.
-            rejected = [file.path for file in await asyncio.to_thread(synchronizer.state.rejected_files)]
+            rejected = [file.path for file in await asyncio.to_thread(synchronizer.state.rejected.all)]
             await asyncio.to_thread(git.commit_all, result.commit_message, excluding=rejected)
         else:
             await asyncio.to_thread(git.commit, result.changed, result.commit_message)
@@ -369,4 +368,4 @@ class Mirror:
         self._is_large = size > MAX_EAGER_MEMORIES
         if size <= (MAX_MEMORIES_AT_STOP if is_last else MAX_EAGER_MEMORIES):
             users, self._snapshot_users = self._snapshot_users, set()
-            await asyncio.to_thread(synchronizer.write_snapshots, users)
+            await synchronizer.write_snapshots(users)

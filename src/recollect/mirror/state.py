@@ -10,11 +10,11 @@ import fcntl
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import apsw
 
@@ -23,6 +23,7 @@ from recollect.mirror.layout import CONFLICTS, STATE_FOLDER, parse_location
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
+R = TypeVar("R")
 _FORMAT = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS files (
@@ -62,10 +63,11 @@ class FileRow:
 
 @dataclass(frozen=True, slots=True)
 class RejectedFile:
-    """A file that cannot be ingested or written, and why."""
+    """A file that cannot be ingested or written, and why; the digest is not used any more."""
 
     path: str
     stamp: str
+    digest: str
     reason: str
     at: str
 
@@ -84,18 +86,51 @@ class ConflictFile:
 class HistoryPosition:
     """The position in a user's history up to which it was written to files."""
 
+    user: str
     position: int = 0
     revision: int = -1
     epoch: int = -1
 
 
-# The ctime of a file, the second number of a stamp.
-_CHANGED_SQL = "CAST(substr(stamp, instr(stamp, ':') + 1) AS INTEGER)"
 _ROW_COLUMNS = "path, user, id, version, digest, stamp, is_gone, pending"
 
 
+def _execute(db: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    try:
+        return db.execute(sql, values).fetchall()
+    except apsw.Error as error:
+        raise StoreUnavailable(f"the mirror's state cannot be read: {error}") from None
+
+
+class StateTable(Generic[R]):
+    """A table of rows of a dataclass, by their first field."""
+
+    def __init__(self, db: apsw.Connection, name: str, kind: type[R]) -> None:
+        self._db, self._name, self._kind = db, name, kind
+        columns = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+        self._key, self._columns, self._marks = columns[0], ", ".join(columns), ", ".join("?" * len(columns))
+
+    def get(self, key: str) -> R | None:
+        return next(iter(self.all(f"WHERE {self._key} = ?", key)), None)
+
+    def all(self, condition: str = "", *values: str) -> list[R]:
+        """Return the rows in the order of their keys."""
+        sql = f"SELECT {self._columns} FROM {self._name} {condition} ORDER BY 1"  # noqa: S608 - constants
+        return [self._kind(*row) for row in _execute(self._db, sql, values)]
+
+    def put(self, row: R) -> None:
+        sql = f"INSERT OR REPLACE INTO {self._name} ({self._columns}) VALUES ({self._marks})"  # noqa: S608 - constants
+        _execute(self._db, sql, astuple(row))  # type: ignore[call-overload]
+
+    def drop(self, key: str) -> None:
+        _execute(self._db, f"DELETE FROM {self._name} WHERE {self._key} = ?", (key,))  # noqa: S608 - constants
+
+    def clear(self) -> None:
+        _execute(self._db, f"DELETE FROM {self._name}")  # noqa: S608 - constants
+
+
 class MirrorState:
-    """The database of the last known state."""
+    """The database of the last known state: the files, those rejected, conflicts, and positions in users' history."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -108,11 +143,14 @@ class MirrorState:
             raise StoreUnavailable(f"{path} is damaged; remove it, and all files are read again") from None
         except apsw.Error as error:
             raise StoreUnavailable(f"{path} cannot be opened: {error}") from None
+        self.rejected = StateTable(self._db, "bad", RejectedFile)
+        self.conflicts = StateTable(self._db, "conflicts", ConflictFile)
+        self.positions = StateTable(self._db, "users", HistoryPosition)
 
     def _open(self) -> None:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {pragma}").fetchall()
-        self._fetch(_SCHEMA)
+        _execute(self._db, _SCHEMA)
         if (stored_format := self.meta("format")) not in (None, str(_FORMAT)):
             raise StoreUnavailable(f"the mirror's state has format {stored_format}; this version supports {_FORMAT}")
         self.set_meta("format", str(_FORMAT))
@@ -141,19 +179,9 @@ class MirrorState:
         """Return the files of a user, or those that were not written yet."""
         return list(self._rows("user = ? AND stamp = ''" if unwritten else "user = ?", (user,)))
 
-    def visible_files(self, user: str, *, since_ns: int) -> dict[str, bool]:
-        """Return the paths of a user's files without tombstones, and whether each changed since a time."""
-        sql = f"SELECT path, {_CHANGED_SQL} > ? FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone"  # noqa: S608 - a constant
-        return dict(self._fetch(sql, (since_ns, user)))
-
-    def has_changed_since(self, user: str, since_ns: int) -> bool:
-        """Return whether a file or tombstone of a user changed since a time."""
-        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {_CHANGED_SQL} > ? LIMIT 1"  # noqa: S608 - a constant
-        return bool(self._fetch(sql, (user, since_ns)))
-
     def stamps(self) -> dict[str, str]:
         """Return the stamp of every file by its path, including rejected ones."""
-        return dict(self._fetch("SELECT path, stamp FROM files UNION ALL SELECT path, stamp FROM bad"))
+        return dict(_execute(self._db, "SELECT path, stamp FROM files UNION ALL SELECT path, stamp FROM bad"))
 
     def put(self, rows: Iterable[FileRow]) -> None:
         """Store the state of files."""
@@ -174,98 +202,39 @@ class MirrorState:
 
     def count(self, user: str | None = None) -> dict[str, int]:
         """Count the files and the tombstones of a user or of all."""
-        rows = self._fetch(
-            "SELECT count(*), coalesce(sum(is_gone), 0) FROM files WHERE ?1 IS NULL OR user = ?1", (user,)
+        rows = _execute(
+            self._db, "SELECT count(*), coalesce(sum(is_gone), 0) FROM files WHERE ?1 IS NULL OR user = ?1", (user,)
         )
         total, tombstones = rows[0]
         return {"memories": total - tombstones, "tombstones": tombstones}
 
-    def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        try:
-            return self._db.execute(sql, values).fetchall()
-        except apsw.Error as error:
-            raise StoreUnavailable(f"the mirror's state cannot be read: {error}") from None
-
     def _rows(self, test: str, values: Sequence[str]) -> Iterator[FileRow]:
         names = _ROW_COLUMNS.split(", ")
-        for row in self._fetch(f"SELECT {_ROW_COLUMNS} FROM files WHERE {test}", values):  # noqa: S608 - constants
+        for row in _execute(self._db, f"SELECT {_ROW_COLUMNS} FROM files WHERE {test}", values):  # noqa: S608 - constants
             fields = dict(zip(names, row, strict=True))
             yield FileRow(**fields | {"is_gone": bool(fields["is_gone"])})
 
-    # Rejected files and conflicts
-
     def reject(self, path: str, reason: str, *, stamp: str) -> None:
         """Record and log why a file is rejected; once its stamp changes it is read again."""
-        self._fetch(
-            "INSERT OR REPLACE INTO bad (path, stamp, digest, reason, at) VALUES (?, ?, '', ?, ?)",
-            (path, stamp, reason, now().isoformat()),
-        )
+        self.rejected.put(RejectedFile(path, stamp, "", reason, now().isoformat()))
         _log.warning("mirror: %s is rejected: %s", path, reason)
-
-    def clear_rejected(self, path: str) -> None:
-        """Delete the rejection of a file."""
-        self._db.execute("DELETE FROM bad WHERE path = ?", (path,))
-
-    def rejected_files(self) -> list[RejectedFile]:
-        """Return the rejected files."""
-        return [RejectedFile(*row) for row in self._db.execute("SELECT path, stamp, reason, at FROM bad")]
-
-    def rejected_file(self, path: str) -> RejectedFile | None:
-        """Return the rejection of the file at a path, if there is one."""
-        rows = self._fetch("SELECT path, stamp, reason, at FROM bad WHERE path = ?", (path,))
-        return RejectedFile(*rows[0]) if rows else None
-
-    def add_conflict(self, conflict: ConflictFile) -> None:
-        """Record a conflict."""
-        self._fetch(
-            "INSERT OR REPLACE INTO conflicts (path, user, id, at) VALUES (?, ?, ?, ?)",
-            (conflict.path, conflict.user, conflict.id, conflict.at),
-        )
-
-    def remove_conflict(self, path: str) -> None:
-        """Delete a conflict."""
-        self._db.execute("DELETE FROM conflicts WHERE path = ?", (path,))
-
-    def conflicts(self) -> list[ConflictFile]:
-        """Return the conflicts."""
-        return [ConflictFile(*row) for row in self._db.execute("SELECT path, user, id, at FROM conflicts")]
-
-    # Users
 
     def position(self, user: str) -> HistoryPosition:
         """Return how far a user's history was written to files."""
-        rows = self._fetch("SELECT position, revision, epoch FROM users WHERE user = ?", (user,))
-        return HistoryPosition(*rows[0]) if rows else HistoryPosition()
-
-    def set_position(self, user: str, position: HistoryPosition) -> None:
-        """Store how far a user's history was written."""
-        self._fetch(
-            "INSERT OR REPLACE INTO users (user, position, revision, epoch) VALUES (?, ?, ?, ?)",
-            (user, position.position, position.revision, position.epoch),
-        )
-
-    def clear_position(self, user: str) -> None:
-        """Delete the position of a user."""
-        self._db.execute("DELETE FROM users WHERE user = ?", (user,))
+        return self.positions.get(user) or HistoryPosition(user)
 
     def users(self) -> list[str]:
-        """Return all users that have a position."""
-        return [user for (user,) in self._db.execute("SELECT user FROM users ORDER BY user")]
-
-    def clear_positions(self) -> None:
-        """Delete the positions of all users."""
-        self._fetch("DELETE FROM users")
-
-    # Metadata
+        """Return the users that have a position."""
+        return [each.user for each in self.positions.all()]
 
     def meta(self, name: str) -> str | None:
         """Return a named value."""
-        rows = self._fetch("SELECT value FROM meta WHERE name = ?", (name,))
+        rows = _execute(self._db, "SELECT value FROM meta WHERE name = ?", (name,))
         return rows[0][0] if rows else None
 
     def set_meta(self, name: str, value: str) -> None:
         """Store a named value."""
-        self._db.execute("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
+        _execute(self._db, "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
     def scrub(self) -> None:
         """Remove deleted rows from the write-ahead log, too."""
@@ -317,7 +286,8 @@ class SyncResult:
 
 def _count_kinds(paths: Iterable[str]) -> str:
     kinds = Counter(map(_kind, paths))
-    counts = [f"{count} {kind if count == 1 else _plural(kind)}" for kind, count in sorted(kinds.items())]
+    plurals = {kind: "summaries" if kind == "summary" else f"{kind}s" for kind in kinds}
+    counts = [f"{count} {kind if count == 1 else plurals[kind]}" for kind, count in sorted(kinds.items())]
     return " and ".join([", ".join(counts[:-1]), counts[-1]] if len(counts) > 1 else counts)
 
 
@@ -326,10 +296,6 @@ def _kind(path: str) -> str:
     if location is None:
         return "conflict" if CONFLICTS in path else "file"
     return "tombstone" if location.is_tombstone else _KINDS[location.role]
-
-
-def _plural(kind: str) -> str:
-    return "summaries" if kind == "summary" else f"{kind}s"
 
 
 _LOCK_FILE = "lock"
@@ -386,53 +352,29 @@ def locking_process(root: Path) -> int | None:
     return int(text) if text.isdigit() else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorStatus:
-    """The status of a folder: its process, counts, rejected files and conflicts."""
+def read_mirror_status(root: Path) -> dict[str, Any]:
+    """Return the process that mirrors a folder, counts, rejected files and conflicts, as plain values.
 
-    folder: Path
-    process: int | None = None
-    synced_at: str | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    users: int = 0
-    rejected: Sequence[RejectedFile] = ()
-    conflicts: Sequence[ConflictFile] = ()
-    versions: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "folder": str(self.folder),
-            "mirrored_by": self.process,
-            "synced_at": self.synced_at,
-            **self.counts,
-            "users": self.users,
-            "versions": self.versions,
-            "aside": [{"path": file.path, "reason": file.reason, "since": file.at} for file in self.rejected],
-            "conflicts": [
-                {"path": conflict.path, "id": conflict.id, "since": conflict.at} for conflict in self.conflicts
-            ],
-        }
-
-
-def read_mirror_status(root: Path) -> MirrorStatus:
-    """Return the status of the mirror in a folder; `synced_at` is None if it was never synchronised."""
+    `synced_at` is None if it was never synchronised.
+    """
     path = root / STATE_FOLDER / STATE_FILE
+    status: dict[str, Any] = {"folder": str(root), "mirrored_by": None, "synced_at": None}
     if not path.exists():
-        return MirrorStatus(folder=root, counts={"memories": 0, "tombstones": 0})
+        counts = {"memories": 0, "tombstones": 0, "users": 0}
+        return {**status, **counts, "versions": False, "aside": [], "conflicts": []}
     state = MirrorState(path, read_only=True)
     try:
         # A removed file is a resolved conflict.
-        conflicts = [conflict for conflict in state.conflicts() if (root / conflict.path).exists()]
-        return MirrorStatus(
-            folder=root,
-            process=locking_process(root),
-            synced_at=state.meta("synced_at"),
-            counts=state.count(),
-            users=len(state.users()),
-            rejected=state.rejected_files(),
-            conflicts=conflicts,
-            versions=(root / ".git").is_dir(),
-        )
+        conflicts = [each for each in state.conflicts.all() if (root / each.path).exists()]
+        return {
+            **status,
+            "mirrored_by": locking_process(root),
+            "synced_at": state.meta("synced_at"),
+            **state.count(),
+            "users": len(state.positions.all()),
+            "versions": (root / ".git").is_dir(),
+            "aside": [{"path": each.path, "reason": each.reason, "since": each.at} for each in state.rejected.all()],
+            "conflicts": [{"path": each.path, "id": each.id, "since": each.at} for each in conflicts],
+        }
     finally:
         state.close()

@@ -7,12 +7,14 @@ written; what only the folder has, or what the ledger lost, is ingested.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from recollect.errors import StoreUnavailable
+from recollect.mirror.document import document_head
 from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.from_files import FileIngester
 from recollect.mirror.git import GitRepository
@@ -26,14 +28,17 @@ from recollect.mirror.layout import (
     parse_location,
 )
 from recollect.mirror.state import FileRow, HistoryPosition, MirrorState, SyncResult
-from recollect.mirror.to_files import MAX_EAGER_MEMORIES, FileWriter, is_outdated, write_snapshot
+from recollect.mirror.to_files import FileWriter
 from recollect.model.erasure import StoreErasure, Target, user_digest
+from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
 _PAGE_SIZE = 500
+# Up to this many memories a snapshot is written after every change.
+MAX_EAGER_MEMORIES = 2_000
 _MAX_ROUNDS = 3
 CountCallback = Callable[[int], None]
 
@@ -71,7 +76,7 @@ class Synchronizer:
         ledger_id = await self._service.transfer.ledger_id()
         is_new = not await self._is_same_ledger(ledger_id)
         if is_new:
-            await asyncio.to_thread(self.state.clear_positions)
+            await asyncio.to_thread(self.state.positions.clear)
         stamps_on_disk = await asyncio.to_thread(self._scan)
         await asyncio.to_thread(self._drop_lost_folders)
         stamps = await asyncio.to_thread(self.state.stamps)
@@ -112,7 +117,7 @@ class Synchronizer:
                 if any(row.stamp for row in rows):
                     _log.warning("mirror: %s is gone; its files are written again", folder)
                     self.state.drop(rows)
-                    self.state.clear_position(rows[0].user)
+                    self.state.positions.drop(rows[0].user)
                     self._written_revisions.pop(rows[0].user, None)
 
     async def _check_rollback(self, user: str) -> set[str]:
@@ -123,18 +128,20 @@ class Synchronizer:
             return set()
         newest = await self._service.history(Scope(user), limit=1)
         if newest and newest[0].id < position.position:
-            await asyncio.to_thread(self.state.clear_position, user)
+            await asyncio.to_thread(self.state.positions.drop, user)
             return {row.path for row in await asyncio.to_thread(self.state.rows_of_user, user) if row.stamp}
         await self.erase_user(user)
         return set()
 
     def _missing_rows(self, paths: Iterable[str]) -> list[FileRow]:
         for path in paths:
-            self.state.clear_rejected(path)
+            self.state.rejected.drop(path)
         return [row for path in paths if (row := self.state.row_at(path)) is not None and row.stamp]
 
     async def _users(self) -> list[str]:
-        return sorted({*await self._service.users(), *await asyncio.to_thread(self.state.users)})
+        return sorted(
+            {*await self._service.users(), *(each.user for each in await asyncio.to_thread(self.state.positions.all))}
+        )
 
     # From the files
 
@@ -153,7 +160,7 @@ class Synchronizer:
         for folder in paths - candidates:
             candidates |= {path for path, _ in self.folder.scan(folder) if parse_location(path) is not None}
             candidates |= {row.path for row in self.state.rows_below(folder)}
-        rejected = {each.path: each.stamp for each in self.state.rejected_files()}
+        rejected = {each.path: each.stamp for each in self.state.rejected.all()}
         changed, missing = [], []
         for path in sorted(candidates):
             stamp, row = self.folder.stamp(path), self.state.row_at(path)
@@ -162,7 +169,7 @@ class Synchronizer:
             elif (row is None or row.stamp != stamp) and rejected.get(path) != stamp:
                 changed.append(path)
             if not stamp and path in rejected:
-                self.state.clear_rejected(path)
+                self.state.rejected.drop(path)
         return changed, missing
 
     async def _ingest(
@@ -217,7 +224,7 @@ class Synchronizer:
     ) -> set[str]:
         """Write a user's memories, and return the paths that somebody changed in the meantime."""
         before = len(result.written) + len(result.removed)
-        if position == HistoryPosition():
+        if position == HistoryPosition(user):
             changed = await self._write_everything(user, result, progress)
         else:
             changed = await self._write_changes(user, position, result)
@@ -237,13 +244,13 @@ class Synchronizer:
             last = entries[-1].id if entries else position.position
             is_last = len(entries) < _PAGE_SIZE
             position = (
-                HistoryPosition(last, revision.number, revision.epoch)
+                HistoryPosition(user, last, revision.number, revision.epoch)
                 if is_last
-                else HistoryPosition(last, position.revision, position.epoch)
+                else HistoryPosition(user, last, position.revision, position.epoch)
             )
             if not changed:
                 # Otherwise the same entries are read again after the changed files were ingested.
-                await asyncio.to_thread(self.state.set_position, user, position)
+                await asyncio.to_thread(self.state.positions.put, position)
         return changed
 
     async def _write_everything(self, user: str, result: SyncResult, progress: CountCallback) -> set[str]:
@@ -257,8 +264,8 @@ class Synchronizer:
             count += len(records)
             progress(count)
         if not changed:
-            position = HistoryPosition(newest[0].id if newest else 0, revision.number, revision.epoch)
-            await asyncio.to_thread(self.state.set_position, user, position)
+            position = HistoryPosition(user, newest[0].id if newest else 0, revision.number, revision.epoch)
+            await asyncio.to_thread(self.state.positions.put, position)
         return changed
 
     # Erasure
@@ -275,12 +282,14 @@ class Synchronizer:
         everything = revision.number == 0 and not existing_ids and await self._was_erased(user)
         counts = await asyncio.to_thread(self._remove_erased, user, gone, everything=everything)
         if everything:
-            await asyncio.to_thread(self.state.clear_position, user)
+            await asyncio.to_thread(self.state.positions.drop, user)
         else:
             position = await asyncio.to_thread(self.state.position, user)
             number = min(position.revision, revision.number - 1)
-            position = HistoryPosition(position.position, number, revision.epoch)
-            await asyncio.to_thread(self.state.set_position, user, position)
+            position = HistoryPosition(user, position.position, number, revision.epoch)
+            await asyncio.to_thread(self.state.positions.put, position)
+            if (await asyncio.to_thread(self.state.count, user))["memories"] <= MAX_EAGER_MEMORIES:
+                await self.write_snapshots([user])
         await asyncio.to_thread(self.state.scrub)
         return StoreErasure("mirror", counts)
 
@@ -294,25 +303,20 @@ class Synchronizer:
         base = self._owners.folder_of(user)
         ids = {row.id for row in gone}
         paths = set(self.writer.remove(gone))
-        for conflict in self.state.conflicts():
+        for conflict in self.state.conflicts.all():
             if conflict.user == user and (everything or conflict.id in ids):
                 paths |= {conflict.path} if self.folder.remove(conflict.path) else set()
-                self.state.remove_conflict(conflict.path)
-        for rejected in self.state.rejected_files():
+                self.state.conflicts.drop(conflict.path)
+        for rejected in self.state.rejected.all():
             location = parse_location(rejected.path)
             if location is not None and location.base == base and (everything or self._mentions(rejected.path, ids)):
                 paths |= {rejected.path} if self.folder.remove(rejected.path) else set()
-                self.state.clear_rejected(rejected.path)
+                self.state.rejected.drop(rejected.path)
         if everything:
             for name in (ENTRIES, MEMORIES, CONFLICTS) if not base else ("",):
                 shutil.rmtree(self.folder.root / base / name, ignore_errors=True)
             (self.folder.root / ENTRIES).mkdir(exist_ok=True)
-        if not everything and self.state.count(user)["memories"] <= MAX_EAGER_MEMORIES:
-            # As changed: their rows are dropped only at the end, and lines of unchanged files are reused.
-            self.write_snapshots([user], {row.path for row in gone})
-        else:
-            # The snapshot may contain what was erased, and takes long to write.
-            self.folder.remove(base + SNAPSHOT)
+        self.folder.remove(base + SNAPSHOT)
         self.folder.sync()
         counts = {"files": len(paths)}
         if self.git is not None and (gone or everything):
@@ -332,22 +336,48 @@ class Synchronizer:
             return False
         return any(id in text for id in ids)
 
-    def write_snapshots(self, users: Iterable[str], changed: Collection[str] = ()) -> None:
-        """Write `memory_index.json` of users; files in `changed` are read even if they look unchanged."""
+    async def write_snapshots(self, users: Iterable[str]) -> None:
+        """Write `memory_index.json` of users, with a line for each memory that has a file."""
         for user in users:
-            base = self._owners.folder_of(user)
-            write_snapshot(user, base, folder=self.folder, state=self.state, changed=changed)
+            position = await asyncio.to_thread(self.state.position, user)
+            rows = await asyncio.to_thread(self.state.rows_of_user, user)
+            paths = {row.id: row.path for row in rows if row.stamp and not row.is_gone}
+            lines: list[str] = []
+            if paths:
+                async for records in self._service.transfer.records(user):
+                    lines += [self._snapshot_line(each, paths[each.id]) for each in records if each.id in paths]
+            data = ("[\n" + ",\n".join(lines) + "\n]\n").encode() if lines else b""
+            await asyncio.to_thread(self._place_snapshot, user, data, _version_of(position))
+
+    def _snapshot_line(self, record: MemoryRecord, path: str) -> str:
+        head, file_path = document_head(record), str(self.folder.root / path)
+        line = {"id": record.id, "path": file_path, "metadata": head, "content": record.content.strip()}
+        return json.dumps(line, ensure_ascii=False)
+
+    def _place_snapshot(self, user: str, data: bytes, version: str) -> None:
+        path = self._owners.folder_of(user) + SNAPSHOT
+        if data:
+            self.folder.write(path, data, expected=self.folder.stamp(path))
+        else:
+            self.folder.remove(path)
+        self.folder.sync()
+        self.state.set_meta(f"{SNAPSHOT} {user_digest(user)}", version)
 
     def outdated_snapshots(self) -> set[str]:
-        """Return the users whose `memory_index.json` is older than their files."""
-        bases = {user: self._owners.folder_of(user) for user in self.state.users()}
-        return {user for user, base in bases.items() if is_outdated(user, base, folder=self.folder, state=self.state)}
+        """Return the users whose memories changed since their `memory_index.json` was written."""
+        positions = self.state.positions.all()
+        written = {each.user: self.state.meta(f"{SNAPSHOT} {user_digest(each.user)}") for each in positions}
+        return {each.user for each in positions if written[each.user] != _version_of(each)}
 
     def close(self) -> None:
         """Close the state."""
         self.state.close()
 
 
+def _version_of(position: HistoryPosition) -> str:
+    return f"{position.revision}:{position.epoch}"
+
+
 def _is_rolled_back(position: HistoryPosition, revision: int, epoch: int) -> bool:
     """Return whether the ledger lost rows since the position, by an erasure or a rollback."""
-    return position != HistoryPosition() and (epoch != position.epoch or revision < position.revision)
+    return position != HistoryPosition(position.user) and (epoch != position.epoch or revision < position.revision)

@@ -29,7 +29,7 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.model.plain import plain_fields
+from recollect.model.plain import PlainValue, plain_fields
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible, validate_id
 from recollect.model.times import as_utc
@@ -87,7 +87,7 @@ class ErasureRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Remade:
+class Remade(PlainValue):
     """An erased record that had other sources too, from which it can be derived anew.
 
     `kind` is the category of a memory, or "conversation" for the running summary of a session; `at_end` marks the
@@ -101,16 +101,12 @@ class Remade:
     at_end: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "project_id": self.scope.project or None,
-            "session_id": self.scope.session or None,
-            **plain_fields(self, omit=("scope", "at_end")),
-        }
+        ids = {"project_id": self.scope.project or None, "session_id": self.scope.session or None}
+        return {**ids, **plain_fields(self, omit=("scope", "at_end"))}
 
 
 @dataclass(frozen=True, slots=True)
-class StoreErasure:
+class StoreErasure(PlainValue):
     """The counts erased from one store, and whether its bytes are gone; `note` names the parts that were not reached.
 
     `parts` has the same for each part: the rows, the full text, the log of the database. A part that no client can
@@ -123,21 +119,13 @@ class StoreErasure:
     note: str = ""
     parts: Mapping[str, bool] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)
-
 
 @dataclass(frozen=True, slots=True)
-class UnreachedStore:
+class UnreachedStore(PlainValue):
     """A place that an erasure cannot reach, and the remedy."""
 
     store: str
     note: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)
 
 
 OUT_OF_REACH = (
@@ -150,7 +138,7 @@ OUT_OF_REACH = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(PlainValue):
     """The result of an erasure in each store: ids and counts without content."""
 
     id: str
@@ -169,21 +157,15 @@ class Receipt:
         return all(store.reached for store in self.stores)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "target": str(self.what.target),
-            "target_id": self.what.id or None,
-            "reached": self.reached,
-            **self.scope.to_dict(),
-            **plain_fields(self, omit=("scope", "what")),
-        }
+        target = {"target": str(self.what.target), "target_id": self.what.id or None, "reached": self.reached}
+        return {**target, **plain_fields(self, omit=("what",))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erasure:
+class Erasure(PlainValue):
     """The record of an erasure, to be replayed on an older backup; the user is a digest.
 
-    `ids` are those of all records erased together with one turn or memory.
+    `to_dict` is what `parse_erasure` reads. `ids` are those of all records erased together with one turn or memory.
     """
 
     id: str
@@ -203,10 +185,6 @@ class Erasure:
     def what(self) -> ErasureRequest:
         """The request, with the first of several ids."""
         return ErasureRequest(self.target, self.ids[0] if self.target in _BY_ID else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; `parse_erasure` reads them."""
-        return plain_fields(self)
 
 
 def parse_erasure(plain: Mapping[str, Any]) -> Erasure:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import InvalidInput
 from recollect.model.memory import MemoryRecord, Status
+from recollect.model.plain import PlainValue
 from recollect.model.scope import Scope
 from recollect.model.text import validate_id
 
@@ -57,7 +57,7 @@ class GraphRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphNode:
+class GraphNode(PlainValue):
     """A node; `distance` is the number of edges from the start. Memories have an id and a status, sessions an id."""
 
     id: str
@@ -69,48 +69,23 @@ class GraphNode:
     session_id: str | None = None
     project_id: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "id": self.id,
-            "kind": str(self.kind),
-            "label": self.label,
-            "distance": self.distance,
-            "memory_id": self.memory_id,
-            "status": None if self.status is None else str(self.status),
-            "session_id": self.session_id,
-            "project_id": self.project_id,
-        }
-
 
 @dataclass(frozen=True, slots=True, order=True)
-class GraphEdge:
+class GraphEdge(PlainValue):
     """An edge between two nodes, by their ids."""
 
     source: str
     kind: EdgeKind
     target: str
 
-    def to_dict(self) -> dict[str, str]:
-        """Return plain values for JSON."""
-        return {"source": self.source, "target": self.target, "kind": str(self.kind)}
-
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(PlainValue):
     """Nodes, nearest first, and all edges between them; `truncated` says that there are more nodes than the limit."""
 
     nodes: tuple[GraphNode, ...] = ()
     edges: tuple[GraphEdge, ...] = ()
     truncated: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "nodes": [node.to_dict() for node in self.nodes],
-            "edges": [edge.to_dict() for edge in self.edges],
-            "truncated": self.truncated,
-        }
 
 
 def name_node(name: str, label: str) -> GraphNode:

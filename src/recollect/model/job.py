@@ -147,8 +147,8 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, without the lease."""
-        plain = {**plain_fields(self, omit=("scope", "lease", "payload")), "payload": payload_to_dict(self.payload)}
-        return {"id": self.id, **self.scope.to_dict(), **plain, "key": self.key or None}
+        plain = plain_fields(self, omit=("lease", "payload"))
+        return {**plain, "payload": payload_to_dict(self.payload), "key": self.key or None}
 
 
 @dataclass(frozen=True, slots=True)

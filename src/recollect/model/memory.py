@@ -59,6 +59,8 @@ class Trust(StrEnum):
 
 # The name in the detail of a memory in review of its proposer, who cannot approve it.
 PROPOSED_BY = "proposed_by"
+# The name in the detail of the LLM that wrote a memory; absent if no LLM did.
+MODEL = "model"
 # The default type of a category.
 TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
     Category.EVENT: MemoryType.EPISODIC,

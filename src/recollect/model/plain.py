@@ -23,5 +23,20 @@ def to_plain(value: Any) -> Any:
 
 
 def plain_fields(instance: Any, *, omit: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the fields of a dataclass instance as plain values."""
-    return {each.name: to_plain(getattr(instance, each.name)) for each in fields(instance) if each.name not in omit}
+    """Return the fields of a dataclass instance as plain values; the ids of a `scope` are fields of their own."""
+    plain: dict[str, Any] = {}
+    for each in fields(instance):
+        if each.name not in omit:
+            value = to_plain(getattr(instance, each.name))
+            plain |= value if each.name == "scope" else {each.name: value}
+    return plain
+
+
+class PlainValue:
+    """A dataclass that converts itself to plain values for JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return plain_fields(self)

@@ -44,34 +44,14 @@ class Kind(StrEnum):
     JSON = "json"
 
 
-FIELDS: Mapping[str, Kind] = {
-    "id": Kind.TEXT,
-    "project_id": Kind.TEXT,
-    "session_id": Kind.TEXT,
-    "level": Kind.TEXT,
-    "type": Kind.TEXT,
-    "category": Kind.TEXT,
-    "status": Kind.TEXT,
-    "content": Kind.TEXT,
-    "key": Kind.TEXT,
-    "value": Kind.TEXT,
-    "source": Kind.TEXT,
-    "trust": Kind.TEXT,
-    "importance": Kind.NUMBER,
-    "confidence": Kind.NUMBER,
-    "access_count": Kind.NUMBER,
-    "version": Kind.NUMBER,
-    "created_at": Kind.TIME,
-    "updated_at": Kind.TIME,
-    "occurred_at": Kind.TIME,
-    "valid_from": Kind.TIME,
-    "valid_to": Kind.TIME,
-    "expires_at": Kind.TIME,
-    "last_accessed_at": Kind.TIME,
-    "tags": Kind.TEXTS,
-    "evidence": Kind.TEXTS,
-    "metadata": Kind.JSON,
+_FIELD_NAMES = {
+    Kind.TEXT: "id project_id session_id level type category status content key value source trust",
+    Kind.NUMBER: "importance confidence access_count version",
+    Kind.TIME: "created_at updated_at occurred_at valid_from valid_to expires_at last_accessed_at",
+    Kind.TEXTS: "tags evidence",
+    Kind.JSON: "metadata",
 }
+FIELDS: Mapping[str, Kind] = {name: kind for kind, names in _FIELD_NAMES.items() for name in names.split()}
 
 _ORDERINGS = {Op.GT: operator.gt, Op.GTE: operator.ge, Op.LT: operator.lt, Op.LTE: operator.le}
 ORDERING = frozenset(_ORDERINGS)

@@ -10,30 +10,19 @@ from typing import Any
 
 from recollect.model.job import Job
 from recollect.model.memory import MemoryRecord
-from recollect.model.plain import plain_fields
+from recollect.model.plain import PlainValue, plain_fields
 from recollect.model.turn import Turn
 
 
 class RecallOutcome(StrEnum):
     """Why memories were, or were not, inserted into a prompt."""
 
-    USED = "used"
-    """Memories were found and inserted."""
-
-    MISSING = "missing"
-    """No memory reached the minimum score."""
-
-    IGNORED = "ignored"
-    """Nothing was searched, because the message is small talk, general knowledge, or a request for a tool."""
-
-    DISABLED = "disabled"
-    """Recall is disabled by the settings or for this request."""
-
-    POLICY_BLOCKED = "policy_blocked"
-    """All memories found have a tag that is withheld from prompts."""
-
-    UNAVAILABLE = "unavailable"
-    """A store or a model failed or timed out."""
+    USED = "used"  # Memories were found and inserted.
+    MISSING = "missing"  # No memory reached the minimum score.
+    IGNORED = "ignored"  # Not searched: it is small talk, general knowledge, or a request for a tool.
+    DISABLED = "disabled"  # By the settings or for this request.
+    POLICY_BLOCKED = "policy_blocked"  # All memories found have a tag that is withheld from prompts.
+    UNAVAILABLE = "unavailable"  # A store or a model failed or timed out.
 
 
 # The decision about a candidate that is a hit.
@@ -43,7 +32,7 @@ SUMMARY_ID = "summary"
 
 
 @dataclass(frozen=True, slots=True)
-class PromptBlock:
+class PromptBlock(PlainValue):
     """A block for a prompt; `text` is empty if there is nothing to show, or no space for it.
 
     `used` are the ids shown, best first. `cut`, `dropped` and `flagged` give the reason for each id that was
@@ -56,10 +45,6 @@ class PromptBlock:
     cut: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
     flagged: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +155,16 @@ class TracedCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class TracedPeriod:
+class TracedPeriod(PlainValue):
     """A time expression of a question; None for an open side."""
 
     phrase: str
     start: datetime | None
     end: datetime | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTrace:
+class ReadTrace(PlainValue):
     """How a question was read: whether it was searched for and why, the query, and the limits.
 
     `memory_id` is the memory that the request asked about. `pool` counts the candidates.
@@ -202,10 +183,6 @@ class ReadTrace:
     budget_tokens: int | None = None
     pool: int = 0
     memory_id: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +298,7 @@ class Facets:
 
 
 @dataclass(frozen=True, slots=True)
-class RememberResult:
+class RememberResult(PlainValue):
     """The stored turns, and the job that extracts facts from them, in its state at that time.
 
     `redacted` names the kinds of secrets that were removed from the turns.
@@ -339,7 +316,3 @@ class RememberResult:
 
     def __getitem__(self, at: int) -> Turn:
         return self.turns[at]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)

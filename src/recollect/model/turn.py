@@ -40,10 +40,8 @@ class Turn:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "session_id": self.scope.session or None,
-            **plain_fields(self, omit=("scope", "trust", "exported_record")),
-        }
+        plain = plain_fields(self, omit=("scope", "trust", "exported_record"))
+        return {"session_id": self.scope.session or None, **plain}
 
     def as_memory(self) -> MemoryRecord:
         """Return the turn as a memory, so that it is searched like other memories.
@@ -93,4 +91,4 @@ class Conversation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {**self.scope.to_dict(), **plain_fields(self, omit=("scope", "version"))}
+        return plain_fields(self, omit=("version",))

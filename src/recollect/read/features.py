@@ -97,7 +97,8 @@ FEATURE_NAMES = (
     "instruction", "instruction_x_semantic", "instruction_x_coverage", "instruction_x_asks_advice",
     "preference", "preference_x_asks_advice",
     "in_period",
-    "late", "late_relative", "previous_late", "next_late", "session_late", "q_has_late", "q_best_late",
+    "late", "late_relative", "previous_late", "next_late", "session_late", "instruction_x_late",
+    "q_has_late", "q_best_late",
     "q_unknown_name", "q_missing_terms", "q_best_semantic",
     "q_best_coverage", "q_best_lexical", "q_best_semantic_relative",
     "q_names_speaker", "q_length", "q_personal", "q_needs_no_memory", "q_few_memories",
@@ -137,7 +138,7 @@ def compute_features(candidates: CandidateTable, stats: QueryStats) -> Floats:
         instruction * question.asks_advice,
         preference, preference * question.asks_advice,
         _in_period(candidates, stats.periods),
-        *_late_columns(candidates),
+        *_late_columns(candidates, instruction),
         stats.unknown_names, stats.missing, semantic.max(initial=0.0),
         candidates.coverage.max(initial=0.0), best_lexical, semantic_relative.max(initial=0.0),
         bool(stats.named), question_length, question.is_personal, question.needs_no_memory,
@@ -164,14 +165,15 @@ def _in_period(candidates: CandidateTable, periods: Sequence[Period]) -> Floats 
     return np.maximum.reduce([nearness(period, candidates.traits.at_s) for period in periods]) if periods else 0.0
 
 
-def _late_columns(candidates: CandidateTable) -> tuple[Floats | float, ...]:
+def _late_columns(candidates: CandidateTable, instruction: Floats) -> tuple[Floats | float, ...]:
     """Return the columns "late" to "q_best_late"; zeros without late interaction."""
     late = candidates.late
     if late is None or not len(late):
-        return (0.0,) * 7
+        return (0.0,) * 8
     relative = (late - late.mean()) / (late.std() + np.float32(1e-6))
     previous, next_ = (_neighbor_values(relative[None], each)[0] for each in (candidates.before, candidates.after))
-    return late, relative, previous, next_, _session_best(relative, candidates), 1.0, float(late.max())
+    session = _session_best(relative, candidates)
+    return late, relative, previous, next_, session, instruction * relative, 1.0, float(late.max())
 
 
 def _session_best(values: Floats, candidates: CandidateTable) -> Floats:

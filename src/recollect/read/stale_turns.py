@@ -34,8 +34,6 @@ _EQUAL_MARGIN = 0.1
 _ALL_TERMS = 0.2
 # A reply repeats what the user said if this part of its terms does; a longer one says more, and is marked as past.
 _REPETITION = 0.2
-# Of a turn and a memory that repeats part of it word for word, the turn is left out if the memory is so much of it.
-_MIN_TURN_SHARE = 0.5
 
 Facts = Mapping[str, Sequence[Derived]]
 
@@ -331,27 +329,28 @@ def _is_reply(candidate: SearchCandidate, turn: SearchCandidate) -> bool:
 def _without_repetitions(
     candidates: list[SearchCandidate], facts: Facts
 ) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
-    """Drop duplicates of a turn and the memories learned from it in the same words."""
+    """Of a turn and the memories that repeat parts of it word for word, keep the more relevant side."""
     by_id = {each.record.id: each for each in candidates}
     dropped = []
     for turn_id, derived in facts.items():
         turn = by_id.get(turn_id)
-        memories = [by_id[each.id] for each in derived if each.id in by_id]
-        if turn is None or not memories:
+        if turn is None:
             continue
         words = normalize_words(turn.record.content)
+        memories = [by_id[each.id] for each in derived if each.id in by_id]
+        memories = [each for each in memories if normalize_words(each.record.content) in words]
+        if any(each.relevance >= turn.relevance for each in memories):
+            turn.decision = "a memory learned from it says it"
+            dropped.append(turn)
+            continue
         for memory in memories:
-            part = normalize_words(memory.record.content)
-            if part not in words:
-                continue
-            if memory.relevance < turn.relevance and part != words:
-                memory.decision = "the turn it was learned from says it"
-                dropped.append(memory)
-            elif len(part) >= len(words) * _MIN_TURN_SHARE:
-                memory.relevance = max(memory.relevance, turn.relevance)
+            if normalize_words(memory.record.content) == words:
+                memory.relevance = turn.relevance
                 turn.decision = "a memory learned from it says it"
                 dropped.append(turn)
                 break
+            memory.decision = "the turn it was learned from says it"
+            dropped.append(memory)
     if not dropped:
         return candidates, []
     dropped_ids = {each.record.id for each in dropped}

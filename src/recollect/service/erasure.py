@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from recollect import remember
+from recollect.aio import erasable_cache
 from recollect.deps import Deps
-from recollect.erasure import plan, stores
+from recollect.erasure import find_dependents
 from recollect.errors import RecollectError, Unavailable
 from recollect.model.change import Author
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure, Target
@@ -70,8 +71,6 @@ class ErasureService:
         self._result_cache = result_cache
         self._models = models
         self._on_erased = on_erased
-        embedder = deps.embedder
-        self._embeddings = embedder if isinstance(embedder, CachedEmbedder) else None
 
     async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
         """Erase in the ledger, the index, the caches, the spill folder and the mirror; the receipt lists each."""
@@ -79,16 +78,14 @@ class ErasureService:
         await self.import_spilled(scope.user)
         if request.target is Target.SESSION:
             await lifecycle.require_session(scope, ledger=self._deps.ledger)
-        receipt = await stores.erase_from_stores(
-            scope,
-            await self._with_repetitions(scope, request),
-            ledger=self._deps.ledger,
-            index=self._deps.index,
-            by=self._learning.redactor.redact_author(by),
-            embeddings=self._embeddings,
-            spill=self._spill,
-            answers=self._result_cache,
-        )
+        request = await self._with_repetitions(scope, request)
+        receipt = await self._deps.ledger.erase(scope, request, by=self._learning.redactor.redact_author(by))
+        # Nothing brings it back from here on: the other stores are derived from the ledger and check its epoch before
+        # they answer, and the ledger refuses what was spilled before.
+        receipt = await self._clear_derived(receipt)
+        if (spill := self._spill) is not None and await asyncio.to_thread(spill.is_dir):
+            spilled = await asyncio.to_thread(spill_file.erase_spilled, spill, scope, request)
+            receipt = replace(receipt, stores=(*receipt.stores, spilled))
         await self._rebuild(receipt)
         hidden = await self._deps.ledger.get(Scope(scope.user), receipt.hidden) if receipt.hidden else []
         await retract_turns(hidden, self._deps)
@@ -100,17 +97,23 @@ class ErasureService:
 
     async def replay(self, erasures: Sequence[Erasure], *, by: Author) -> builtins.list[Receipt]:
         """Repeat the erasures that this ledger, restored from an older copy, does not have."""
-        receipts = await stores.replay_in_stores(
-            erasures,
-            ledger=self._deps.ledger,
-            index=self._deps.index,
-            by=by,
-            embeddings=self._embeddings,
-            answers=self._result_cache,
-        )
+        replayed = await self._deps.ledger.replay_erasures(erasures, by=by)
+        receipts = [await self._clear_derived(receipt) for receipt in replayed]
         for receipt in receipts:
             await self._rebuild(receipt)
         return [await self._on_erased(receipt) for receipt in receipts]
+
+    async def _clear_derived(self, receipt: Receipt) -> Receipt:
+        """Erase from the index and the caches of this process."""
+        user, embedder = receipt.scope.user, self._deps.embedder
+        stores = [*receipt.stores, await self._deps.index.forget(user)]
+        if self._result_cache is not None:
+            stores.append(await self._result_cache.forget(user))
+        # These do not know the user of an entry, so they are cleared as a whole.
+        if isinstance(embedder, CachedEmbedder):
+            stores.append(StoreErasure("embedding cache", {"vectors": embedder.clear()}))
+        stores.append(StoreErasure("text caches", {"entries": erasable_cache.clear_all()}))
+        return replace(receipt, stores=tuple(stores))
 
     async def import_spilled(self, user: str) -> None:
         """Import the turns of the user that a server on this machine spilled, so that they are erased too."""
@@ -140,7 +143,7 @@ class ErasureService:
         records = await self._deps.ledger.get(Scope(scope.user), [request.id]) if request.id else []
         if not records:
             return request
-        related = await plan.find_dependents(records, ledger=self._deps.ledger)
+        related = await find_dependents(records, ledger=self._deps.ledger)
         turns = tuple(each.id for each in related if each.category is Category.TURN)
         is_turn = records[0].category is Category.TURN
         return replace(request, also=turns) if is_turn else replace(request, hide=turns)

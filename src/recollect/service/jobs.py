@@ -7,18 +7,18 @@ import builtins
 import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from recollect import remember
+from recollect.config.fields import MaintenanceSettings
 from recollect.deps import Deps
 from recollect.errors import Backlog, RecollectError
 from recollect.index.vector_store_index import sync_of
 from recollect.maintenance import scheduler
 from recollect.maintenance.embedding_migration import EmbeddingMigration
-from recollect.maintenance.quota import is_over_quota
-from recollect.maintenance.scheduler import MaintenanceConfig, Scheduler
+from recollect.maintenance.forgetting import is_over_quota, min_quota
+from recollect.maintenance.scheduler import MaintenanceSchedule, Scheduler
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, parse_tasks
 from recollect.maintenance.worker import RetryPolicy, Worker
 from recollect.model.change import Author, FinishJob
@@ -32,7 +32,7 @@ from recollect.remember import LearningConfig
 from recollect.service.learning_models import LearningModels, deps_within_budget, learn_with_model
 from recollect.sessions import lifecycle
 
-__all__ = ["JobConfig", "JobService", "MaintenanceReport", "MaintenanceTask", "RetryPolicy", "Worker", "parse_tasks"]
+__all__ = ["JobService", "MaintenanceReport", "MaintenanceTask", "RetryPolicy", "Worker", "parse_tasks"]
 
 _log = logging.getLogger("recollect")
 _JOB_POLL_S = 0.05
@@ -46,15 +46,6 @@ _MAX_BACKLOG_CHECKS = 10_000
 _FINAL_STATES = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobConfig:
-    """How many jobs run at a time, how they are retried, and how many of a user may wait."""
-
-    max_concurrent: int = 4
-    retry_policy: RetryPolicy | None = None
-    max_waiting: int = 1000
-
-
 class JobService:
     """Run jobs in the background, list them, and wait for them."""
 
@@ -62,16 +53,16 @@ class JobService:
         self,
         deps: Deps,
         learning: LearningConfig,
-        maintenance: MaintenanceConfig | None = None,
-        config: JobConfig | None = None,
+        settings: MaintenanceSettings | None = None,
         *,
+        schedule: MaintenanceSchedule | None = None,
+        retry_policy: RetryPolicy | None = None,
         models: LearningModels | None = None,
         migration: EmbeddingMigration | None = None,
     ) -> None:
         self._deps, self._ledger = deps, deps.ledger
         self._learning = learning
-        self._maintenance = maintenance or MaintenanceConfig()
-        self._config = config or JobConfig()
+        self._settings = settings = settings or MaintenanceSettings()
         # The models of the chats that the turns came from, for servers without an LLM of their own.
         self._models = models
         self._migration = migration
@@ -79,11 +70,11 @@ class JobService:
         self.worker = Worker(
             deps.ledger,
             self._run_job,
-            max_concurrent=self._config.max_concurrent,
-            retry_policy=self._config.retry_policy,
+            max_concurrent=settings.worker_jobs,
+            retry_policy=retry_policy or RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
             kinds=self._runnable_kinds,
         )
-        self.scheduler = Scheduler(deps.ledger, self._maintenance)
+        self.scheduler = Scheduler(deps.ledger, schedule or MaintenanceSchedule(), forget_days=settings.forget_days)
         self.index_sync = sync_of(deps.index)
 
     def start(self) -> None:
@@ -170,7 +161,7 @@ class JobService:
         self, task: MaintenanceTask, scope: Scope, run: MaintenanceRun, *, after: datetime | None = None
     ) -> MaintenanceReport:
         deps = await deps_within_budget(scope.user, self._deps, self._learning)
-        return await scheduler.run_task(task, scope, run, self._maintenance, deps, after=after)
+        return await scheduler.run_task(task, scope, run, self._settings, deps, after=after)
 
     async def run_maintenance(
         self, scope: Scope, tasks: Sequence[MaintenanceTask], *, by: Author, dry_run: bool = False
@@ -180,8 +171,8 @@ class JobService:
 
     async def enforce_quotas(self, scope: Scope) -> Set[str]:
         """Forget memories over the quotas now, and the rest, if there are too many, in a job; return their ids."""
-        quotas, forgotten = self._maintenance.quotas, set[str]()
-        if not quotas.min_limit or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
+        quotas, forgotten = self._settings, set[str]()
+        if not min_quota(quotas) or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
             return forgotten
         try:
             run = MaintenanceRun(since=now() - timedelta(seconds=_RECENT_S))
@@ -268,8 +259,7 @@ class JobService:
         if len(self._backlog_checked_at) > _MAX_BACKLOG_CHECKS:
             self._backlog_checked_at.clear()
         due = (await self._ledger.job_stats(user)).due
-        if due >= self._config.max_waiting:
-            limit = self._config.max_waiting
+        if due >= (limit := self._settings.max_waiting_jobs):
             raise Backlog(f"{due:,} jobs of this user are due, the limit is {limit:,}: start a worker, or retry")
         self._backlog_checked_at[user] = moment
 

@@ -101,9 +101,11 @@ async def learn_with_model(
     try:
         result = await learn(job, replace(deps, chat=chat), with_llm)
     except (InvalidInput, ModelUnavailable) as error:
-        if not _is_of_chat(error, chat):
+        if chat.error is None and not (chat.calls and isinstance(error, BrokenAnswer)):
+            # The embedder or the ledger failed.
             raise
-        if _is_temporary(error, chat) and job.tries < _MAX_TRIES:
+        is_temporary = chat.rejected is None and not isinstance(error, BrokenAnswer | InvalidInput)
+        if is_temporary and job.tries < _MAX_TRIES:
             # An open circuit breaker counts as a try too: the selector learns in place of a model that stays away.
             raise ModelUnavailable(str(error)) from error
         reason = models.reject(job.scope, chat, error)
@@ -132,15 +134,6 @@ def _without_model(learning: LearningConfig, reason: str) -> LearningConfig:
     if not sessions.compress_without_llm:
         sessions = sessions.model_copy(update={"compress_every": 0})
     return replace(learning, by="llm", small=False, allowance=LlmQuota(refusal=reason), sessions=sessions)
-
-
-def _is_of_chat(error: Exception, chat: LearningChat) -> bool:
-    """Return whether the chat model failed, not the embedder or the ledger."""
-    return chat.error is not None or (bool(chat.calls) and isinstance(error, BrokenAnswer))
-
-
-def _is_temporary(error: Exception, chat: LearningChat) -> bool:
-    return chat.rejected is None and not isinstance(error, BrokenAnswer | InvalidInput)
 
 
 async def _record_cost(job: Job, chat: LearningChat, ledger: Ledger) -> None:

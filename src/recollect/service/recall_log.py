@@ -88,7 +88,11 @@ class RecallLog:
     def list(self, scope: Scope) -> list[LoggedRecall]:
         """Return the recalls of the user, project or session, newest first."""
         entries = [self._entries[id] for id in reversed(self._ids_of_user.get(scope.user, ()))]
-        return [each for each in entries if _is_within(each.scope, scope)]
+        return [
+            each
+            for each in entries
+            if scope.project in ("", each.scope.project) and scope.session in ("", each.scope.session)
+        ]
 
     def forget(self, user: str, *, until: datetime | None = None) -> None:
         """Remove the recalls of a user, or only those until a moment."""
@@ -115,7 +119,3 @@ class RecallLog:
         self._ids_of_user[user].remove(id)
         if not self._ids_of_user[user]:
             del self._ids_of_user[user]
-
-
-def _is_within(inner: Scope, outer: Scope) -> bool:
-    return outer.project in ("", inner.project) and outer.session in ("", inner.session)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from recollect import recall, remember, search
 from recollect.aio.background import UseCount
 from recollect.cache.change_notifier import ChangeNotifier
-from recollect.config.fields import RecallSettings
+from recollect.config.fields import MaintenanceSettings, RecallSettings
 from recollect.deps import Deps
-from recollect.erasure import plan
+from recollect.erasure import find_dependents
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
@@ -24,7 +24,7 @@ from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
 from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
-from recollect.maintenance.scheduler import MaintenanceConfig
+from recollect.maintenance.scheduler import MaintenanceSchedule
 from recollect.model.change import Actor, Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
 from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
@@ -60,7 +60,7 @@ from recollect.service.api_keys import ApiKeys
 from recollect.service.audit import AuditLog
 from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
-from recollect.service.jobs import JobConfig, JobService
+from recollect.service.jobs import JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
 from recollect.service.recall_log import LoggedRecall, RecallLog
 from recollect.service.reviews import ReviewService, restore
@@ -92,8 +92,8 @@ class ServiceConfig:
 
     recall: RecallSettings = field(default_factory=RecallSettings)
     learning: LearningConfig = field(default_factory=LearningConfig)
-    maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
-    jobs: JobConfig = field(default_factory=JobConfig)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    schedule: MaintenanceSchedule = field(default_factory=MaintenanceSchedule)
     max_memories: int = 0
     recall_log: int = 0
     spill: Path | None = None
@@ -145,12 +145,12 @@ class Service:
         deps = self.deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
         self.api_keys = ApiKeys(self._ledger)
         self.audit = AuditLog(self._ledger)
-        self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
+        self.transfer = TransferService(deps, self._redactor, self.write_quota, self.use_count)
         self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
         self.usage = UsageService(self._ledger, config.learning.allowance)
         self.reviews = ReviewService(deps, self._redactor)
         self.jobs = JobService(
-            deps, config.learning, config.maintenance, config.jobs, models=models, migration=migration
+            deps, config.learning, config.maintenance, schedule=config.schedule, models=models, migration=migration
         )
         self.sessions = SessionService(deps, config.learning, self.jobs)
         self.erasure = ErasureService(
@@ -289,7 +289,7 @@ class Service:
         changes = [Forget(id, expected_version)]
         if sources:
             record = await self.get(scope, id)
-            changes += [Forget(each.id) for each in await plan.find_dependents([record], ledger=self._ledger)]
+            changes += [Forget(each.id) for each in await find_dependents([record], ledger=self._ledger)]
         applied = await self._ledger.apply(scope, changes, by=self._redactor.redact_author(by))
         self.sessions.resolver.forget(scope.user)
         await retract_turns([each.record for each in applied.outcomes], self.deps)
@@ -312,7 +312,7 @@ class Service:
         while page := await self._ledger.find(scope, listing):
             related: list[MemoryRecord] = []
             if not is_whole or scope != Scope(scope.user):
-                related = await plan.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
+                related = await find_dependents(page.records, ledger=self._ledger, whole=is_whole)
             applied = await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
             await retract_turns([each.record for each in applied.outcomes], self.deps)
             count += len(page)

@@ -19,9 +19,9 @@ from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.remember import LearningConfig
-from recollect.transfer import export, import_
-from recollect.transfer.import_ import ImportCounts
+from recollect.transfer import export
+from recollect.transfer.import_ import ImportCounts, RecordWriter
+from recollect.write.redact import Redactor
 from recollect.write.write_quota import WriteQuota
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ _LEDGER_ID = "mirrored"
 class TransferService:
     """Export, import, back up and restore."""
 
-    def __init__(self, deps: Deps, learning: LearningConfig, write_quota: WriteQuota, use_count: UseCount) -> None:
+    def __init__(self, deps: Deps, redactor: Redactor, write_quota: WriteQuota, use_count: UseCount) -> None:
         self._ledger, self._embedder = deps.ledger, deps.embedder
-        self._learning, self._write_quota, self._use_count = learning, write_quota, use_count
+        self._redactor, self._write_quota, self._use_count = redactor, write_quota, use_count
 
     async def export(
         self, scope: Scope, *, sessions: bool = True, embeddings: bool = False
@@ -68,6 +68,11 @@ class TransferService:
             times = await self._ledger.maintenance_times()
         return times[_LEDGER_ID].isoformat()
 
+    def _writer(self, by: Author) -> RecordWriter:
+        return RecordWriter(
+            ledger=self._ledger, embedder=self._embedder, redactor=self._redactor, quota=self._write_quota, by=by
+        )
+
     async def import_lines(
         self, lines: Iterable[Mapping[str, Any]], *, user: str | None, done: int, by: Author
     ) -> ImportCounts:
@@ -78,31 +83,25 @@ class TransferService:
         """
         parsed = await export.parse_lines(lines, model=self._embedder.model, user=user, done=done)
         try:
-            report = await self.import_records(parsed.records, by=by, vectors=parsed.vectors)
+            counts = await self.import_records(parsed.records, by=by, vectors=parsed.vectors)
         except QuotaReached as error:
             raise QuotaReached(f"{error}; the {done:,} lines before are imported, those after are not") from None
         for session in parsed.sessions:
-            await export.import_session(session, ledger=self._ledger, redactor=self._learning.redactor, by=by)
+            await export.import_session(session, self._writer(by))
         for owner, tombstones in parsed.tombstones:
             await self._ledger.put_tombstones(owner, tombstones)
-        return report
+        return counts
 
     async def import_records(
         self, records: Sequence[MemoryRecord], *, by: Author, vectors: Mapping[str, Vector] | None = None
     ) -> ImportCounts:
         """Add missing records, without secrets; `vectors` are of the given texts."""
-        sifted = await import_.drop_existing(records, ledger=self._ledger, redactor=self._learning.redactor)
-        words = {record.id: record.content for record in records}
-        unchanged = {record.id for record in sifted.new if record.content == words[record.id]}
-        report = ImportCounts(present=sifted.present, redacted=sifted.redacted)
-        return report + await import_.add_records(
-            sifted.new,
-            ledger=self._ledger,
-            embedder=self._embedder,
-            by=by,
-            quota=self._write_quota,
-            vectors={id: vector for id, vector in (vectors or {}).items() if id in unchanged},
-        )
+        writer, texts = self._writer(by), {record.id: record.content for record in records}
+        sifted = await writer.drop_existing(records)
+        unchanged = {record.id for record in sifted.new if record.content == texts[record.id]}
+        usable = {id: vector for id, vector in (vectors or {}).items() if id in unchanged}
+        counts = ImportCounts(present=sifted.present, redacted=sifted.redacted)
+        return counts + await writer.add(sifted.new, vectors=usable)
 
     async def backup(self, path: Path, *, force: bool, progress: Callable[[int, int], None]) -> Backup:
         """Write a consistent backup; the file appears only when it is complete."""
@@ -139,17 +138,7 @@ class TransferService:
         from recollect.transfer.importers.run import run_import
 
         with self._use_count.track():
-            return await run_import(
-                source,
-                options,
-                kind=kind,
-                ledger=self._ledger,
-                embedder=self._embedder,
-                redactor=self._learning.redactor,
-                quota=self._write_quota,
-                by=by,
-                progress=progress,
-            )
+            return await run_import(source, options, self._writer(by), kind=kind, progress=progress)
 
     async def restore_into(self, path: Path, progress: Callable[[int, int], None]) -> None:
         """Restore a backup into an empty ledger."""

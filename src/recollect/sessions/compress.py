@@ -212,7 +212,7 @@ def _episode_output(
         source=SOURCE,
         trust=summary.trust,
         evidence=evidence_ids(turns),
-        detail={**turn_range(turns), "until": until.isoformat(), "made": summary.made, "kind": kind},
+        detail={**turn_range(turns), "until": until.isoformat(), **summary.detail, "kind": kind},
         prompt_digest=summary.digest,
     )
     return StepOutput(changes=(Add(episode),), cost=summary.cost, reasons=reasons)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.model.change import Add
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust, text_hash
+from recollect.model.memory import MODEL, Category, MemoryRecord, MemoryType, Status, Trust, text_hash
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Conversation, Role, Turn
@@ -67,6 +67,7 @@ class TaskSummary:
     task: bool = True
     made: str = "given"
     digest: str | None = None
+    model: str = ""
 
     @property
     def text(self) -> str:
@@ -88,7 +89,13 @@ class TaskSummary:
             "steps": list(self.steps),
             "outcome": self.outcome,
             "lessons": "\n".join(self.lessons),
+            **self.made_by,
         }
+
+    @property
+    def made_by(self) -> dict[str, str]:
+        """Return how it was made, and by which LLM."""
+        return {"made": self.made, **({MODEL: self.model} if self.model else {})}
 
 
 def parse_task_summary(value: object) -> TaskSummary | Partial[TaskSummary]:
@@ -251,7 +258,7 @@ async def _ask_summary(chat: Chat, record: str, turns: Sequence[Turn]) -> tuple[
     )
     if answer.value is None:
         return None, answer.cost, answer.reason
-    summary = replace(answer.value, made="model", digest=template.digest)
+    summary = replace(answer.value, made="model", digest=template.digest, model=answer.cost.model)
     # Lessons are judged one by one: an instruction waits for a person, the others need not.
     reason = check_summary(replace(summary, lessons=()).text, "", turns) if summary.task else _NO_TASK
     return (None if reason else summary), answer.cost, reason
@@ -314,7 +321,7 @@ def _changes(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> tup
 
 
 def _episode(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> MemoryRecord:
-    detail = {**source.detail, **summary.detail, "made": summary.made}
+    detail = {**source.detail, **summary.detail}
     if review := instruction_reason("\n".join([summary.outcome, *summary.steps])):
         detail["review"] = review
     return MemoryRecord(
@@ -340,7 +347,7 @@ def _episode(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> Mem
 def _lesson(
     source: _TaskSource, lesson: str, review: str, episode: MemoryRecord, summary: TaskSummary, *, now: datetime
 ) -> MemoryRecord:
-    detail = {"episode_id": episode.id, "made": summary.made, **({"review": review} if review else {})}
+    detail = {"episode_id": episode.id, **summary.made_by, **({"review": review} if review else {})}
     return replace(
         episode,
         id=stable_id(source.scope, "lesson", at=source.id_at, source_ids=[source.id, text_hash(lesson)]),

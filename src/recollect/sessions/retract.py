@@ -12,7 +12,7 @@ from recollect.ledger.ledger import Ledger, read_pages
 from recollect.model.change import Author, Change, ConversationUpdate, Effect, EnqueueJob, Forget, Update
 from recollect.model.erasure import Remade
 from recollect.model.job import JobKind, NewJob
-from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.memory import MODEL, Category, MemoryRecord, Status
 from recollect.model.query import And, Listing, any_of
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
@@ -93,7 +93,8 @@ async def _retract_from_summary(
     fields |= {"summary": extract.text, "metadata": merge_marks(conversation, {"summary": 0})}
     if stored is None:
         return fields, []
-    new = {"content": extract.text, "trust": extract.trust, "prompt_digest": None}
+    detail = {name: value for name, value in stored.detail.items() if name != MODEL} | extract.detail
+    new = {"content": extract.text, "trust": extract.trust, "prompt_digest": None, "detail": detail}
     if extract.text:
         return fields, [Update(stored.id, new, stored.version)]
     marked = {"detail": {**stored.detail, RETRACTED: True}}

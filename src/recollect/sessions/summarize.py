@@ -86,7 +86,7 @@ async def update_summary(
     if not updated.text:
         return StepOutput(cost=updated.cost, reasons=("there is no sentence to quote",))
     start = 1 if old else covered[0].position
-    detail = {"turn_start": start, "turn_end": covered[-1].position, "made": updated.made, "kind": "running"}
+    detail = {"turn_start": start, "turn_end": covered[-1].position, **updated.detail, "kind": "running"}
     return StepOutput(
         changes=_summary_changes(conversation.scope, updated, detail, at=covered[-1].said_at, stored=stored, now=now),
         fields={"summary": updated.text},
@@ -99,7 +99,9 @@ async def update_summary(
 
 def build_invocations(conversation: Conversation, turns: Sequence[Turn], *, now: datetime) -> StepOutput:
     """Return an invocation for each exchange that ended since the last one; no model is asked."""
-    done = max((each["turn_end"] for each in conversation.invocations if _has_end(each)), default=0)
+    done = max(
+        (each["turn_end"] for each in conversation.invocations if isinstance(each.get("turn_end"), int)), default=0
+    )
     new = [
         _invocation(exchange, now)
         for exchange in _exchanges([turn for turn in turns if turn.position > done])
@@ -163,10 +165,6 @@ def _summary_changes(
         **fields,
     )
     return (Add(record),)
-
-
-def _has_end(invocation: Mapping[str, Any]) -> bool:
-    return isinstance(invocation.get("turn_end"), int)
 
 
 def _exchanges(turns: Sequence[Turn]) -> list[list[Turn]]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.memory import Trust, text_hash
-from recollect.models.traits import Trait, compute_traits, trait_flags
+from recollect.model.memory import MODEL, Trust, text_hash
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat
+from recollect.models.traits import Trait, compute_traits, trait_flags
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
 from recollect.quotes.quoted_text import ELIDED, user_text
@@ -66,6 +66,11 @@ class Summary:
     digest: str | None = None
     cost: LlmCost = NO_COST
     reason: str = ""
+
+    @property
+    def detail(self) -> dict[str, str]:
+        """Return how it was made, and by which LLM."""
+        return {"made": self.made, **({MODEL: self.cost.model} if self.digest else {})}
 
 
 async def summarize_with_llm(chat: Chat, prompt_name: str, *, check: Callable[[str], str], **inputs: str) -> Summary:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from types import TracebackType
 from typing import Self, TypeAlias, assert_never
 
 from starlette.types import Receive, Scope, Send
@@ -207,9 +206,7 @@ class ScriptedLLM(_Script):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _enqueue(self, content: Scripted) -> None:

@@ -12,7 +12,7 @@ from recollect.aio.slices import TimeSlice
 from recollect.errors import InvalidInput
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.ledger import Ledger, read_pages
-from recollect.model.change import Author, ConversationUpdate, Vector
+from recollect.model.change import ConversationUpdate, Vector
 from recollect.model.erasure import TombstoneSet
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
@@ -21,9 +21,8 @@ from recollect.model.times import as_utc
 from recollect.model.turn import Conversation
 from recollect.models.embedding import EmbeddingModel
 from recollect.sessions.step_output import MAX_INVOCATIONS
-from recollect.transfer.import_ import parse_count, parse_record
+from recollect.transfer.import_ import RecordWriter, parse_count, parse_record
 from recollect.write.embed import normalize_vector
-from recollect.write.redact import Redactor
 
 PAGE_SIZE = 500
 # The kinds of lines that are not memories.
@@ -169,27 +168,24 @@ def _session_state(session: Conversation) -> dict[str, Any]:
     }
 
 
-async def import_session(session: Conversation, *, ledger: Ledger, redactor: Redactor, by: Author) -> None:
+async def import_session(session: Conversation, writer: RecordWriter) -> None:
     """Restore the state of a session; if it was continued here, only its invocations are added."""
-    current = await ledger.conversation(session.scope)
-    if current.turn_count > session.turn_count:
-        state = _session_state(current)
-    else:
-        summary, _ = await redactor.redact_turn_text(session.summary) if session.summary else ("", ())
+    current = await writer.ledger.conversation(session.scope)
+
+    async def clean(text: Any) -> Any:
+        return (await writer.redactor.redact_turn_text(text))[0] if isinstance(text, str) and text else text
+
+    before = _session_state(current)
+    state = dict(before)
+    if current.turn_count <= session.turn_count:
         state = {
             **_session_state(session),
             "learned_to": min(session.learned_to, current.turn_count),
-            "summary": summary or current.summary,
+            "summary": await clean(session.summary) or current.summary,
             "metadata": {**current.metadata, **session.metadata},
         }
-    clean = [
-        {
-            name: (await redactor.redact_turn_text(text))[0] if isinstance(text, str) and text else text
-            for name, text in each.items()
-        }
-        for each in session.invocations
-    ]
-    own = [dict(each) for each in current.invocations if dict(each) not in clean]
-    state["invocations"] = [*clean, *own][-MAX_INVOCATIONS:]
-    if state != _session_state(current):
-        await ledger.apply(session.scope, [], by=by, effects=[ConversationUpdate(session.scope, state)])
+    added = [{name: await clean(text) for name, text in each.items()} for each in session.invocations]
+    own = [each for each in before["invocations"] if each not in added]
+    state["invocations"] = [*added, *own][-MAX_INVOCATIONS:]
+    if state != before:
+        await writer.update_session(session.scope, state)

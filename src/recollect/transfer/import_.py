@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -113,120 +114,115 @@ class NewRecords:
     redacted: int
 
 
-async def drop_existing(records: Iterable[MemoryRecord], *, ledger: Ledger, redactor: Redactor) -> NewRecords:
-    """Drop the records whose ids exist, redact the rest, and lower the trust of those that quote instructions."""
-    by_user: dict[str, dict[str, MemoryRecord]] = {}
-    count = 0
-    for record in records:
-        count += 1
-        by_user.setdefault(record.scope.user, {}).setdefault(record.id, record)
-    new: list[MemoryRecord] = []
-    redacted = 0
-    for user, named in by_user.items():
-        existing_ids = {record.id for record in await ledger.get(Scope(user), list(named))}
-        for id, record in named.items():
-            if id not in existing_ids:
-                screened, kinds = await redactor.redact_record(with_earned_trust(record))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordWriter:
+    """Adds records and sessions to a ledger as one author, without secrets and within the quota."""
+
+    ledger: Ledger
+    embedder: Embedder
+    redactor: Redactor
+    quota: WriteQuota
+    by: Author
+
+    async def drop_existing(self, records: Iterable[MemoryRecord]) -> NewRecords:
+        """Drop the records whose ids exist, redact the rest, and lower the trust of those that quote instructions."""
+        by_user: dict[str, dict[str, MemoryRecord]] = {}
+        count = redacted = 0
+        for record in records:
+            count += 1
+            by_user.setdefault(record.scope.user, {}).setdefault(record.id, record)
+        new: list[MemoryRecord] = []
+        for user, named in by_user.items():
+            existing_ids = {record.id for record in await self.ledger.get(Scope(user), list(named))}
+            for record in (record for id, record in named.items() if id not in existing_ids):
+                screened, kinds = await self.redactor.redact_record(with_earned_trust(record))
                 new.append(screened)
                 redacted += bool(kinds)
-    return NewRecords(tuple(new), count - len(new), redacted)
+        return NewRecords(tuple(new), count - len(new), redacted)
 
+    async def add(
+        self,
+        records: Sequence[MemoryRecord],
+        *,
+        job: NewJob | None = None,
+        vectors: Mapping[str, Vector] | None = None,
+    ) -> ImportCounts:
+        """Add new records, with a `job` for each session that has new turns.
 
-async def add_records(
-    records: Sequence[MemoryRecord],
-    *,
-    ledger: Ledger,
-    embedder: Embedder,
-    by: Author,
-    quota: WriteQuota,
-    job: NewJob | None = None,
-    vectors: Mapping[str, Vector] | None = None,
-) -> ImportCounts:
-    """Add new records, with a `job` for each session that has new turns.
-
-    Without a job the turns count as learned from, since their memories are imported as well. Scopes are written
-    concurrently, so that they share one sync to disk. `vectors` are known vectors by the ids of the memories.
-    """
-    if not records:
-        return ImportCounts()
-    for user, count in Counter(record.scope.user for record in records).items():
-        await quota.reserve(user, count)
-    all_vectors: dict[str, Vector | None] = dict(vectors or {})
-    unembedded = [record for record in records if record.id not in all_vectors]
-    made = await embed([record.content for record in unembedded], embedder=embedder) if unembedded else []
-    all_vectors |= {record.id: vector for record, vector in zip(unembedded, made, strict=True)}
-    by_scope: dict[tuple[Scope, bool], list[MemoryRecord]] = {}
-    for record in records:
-        by_scope.setdefault((record.scope, record.category is Category.TURN), []).append(record)
-    total = ImportCounts()
-    groups = list(by_scope.items())
-    for start in range(0, len(groups), _MAX_CONCURRENT):
-        some = groups[start : start + _MAX_CONCURRENT]
-        done = await asyncio.gather(
-            *(
-                _append_turns(scope, batch, all_vectors, ledger=ledger, by=by, job=job)
+        Without a job the turns count as learned from, since their memories are imported as well. Scopes are written
+        concurrently, so that they share one sync to disk. `vectors` are known vectors by the ids of the memories.
+        """
+        for user, count in Counter(record.scope.user for record in records).items():
+            await self.quota.reserve(user, count)
+        all_vectors: dict[str, Vector | None] = dict(vectors or {})
+        unembedded = [record for record in records if record.id not in all_vectors]
+        if unembedded:
+            made = await embed([record.content for record in unembedded], embedder=self.embedder)
+            all_vectors |= {record.id: vector for record, vector in zip(unembedded, made, strict=True)}
+        groups: dict[tuple[Scope, bool], list[MemoryRecord]] = {}
+        for record in records:
+            groups.setdefault((record.scope, record.category is Category.TURN), []).append(record)
+        total, pending = ImportCounts(), list(groups.items())
+        for start in range(0, len(pending), _MAX_CONCURRENT):
+            writes = (
+                self._append_turns(scope, batch, all_vectors, job)
                 if are_turns
-                else _add_memories(scope, batch, all_vectors, ledger=ledger, by=by)
-                for (scope, are_turns), batch in some
+                else self._add(scope, batch, all_vectors)
+                for (scope, are_turns), batch in pending[start : start + _MAX_CONCURRENT]
             )
-        )
-        total = sum(done, total)
-    return total
+            total = sum(await asyncio.gather(*writes), total)
+        return total
 
+    async def _add(
+        self, scope: Scope, records: Sequence[MemoryRecord], vectors: Mapping[str, Vector | None]
+    ) -> ImportCounts:
+        changes = [Add(record, vectors[record.id]) for record in records]
+        outcomes = (await self.ledger.apply(scope, changes, by=self.by)).outcomes
+        added = sum(outcome.changed for outcome in outcomes)
+        # The others lost to a value of the same key with a higher confidence.
+        same, time_slice = 0, TimeSlice()
+        for outcome, record in zip(outcomes, records, strict=True):
+            same += not outcome.changed and outcome.record.fingerprint == record.fingerprint
+            await time_slice.pause()
+        return ImportCounts(added, present=same, kept=len(records) - added - same)
 
-async def _add_memories(
-    scope: Scope, records: Sequence[MemoryRecord], vectors: Mapping[str, Vector | None], *, ledger: Ledger, by: Author
-) -> ImportCounts:
-    changes = [Add(record, vectors[record.id]) for record in records]
-    outcomes = (await ledger.apply(scope, changes, by=by)).outcomes
-    added = sum(outcome.changed for outcome in outcomes)
-    # The others lost to a value of the same key with a higher confidence.
-    same, time_slice = 0, TimeSlice()
-    for outcome, record in zip(outcomes, records, strict=True):
-        same += not outcome.changed and outcome.record.fingerprint == record.fingerprint
-        await time_slice.pause()
-    return ImportCounts(added, present=same, kept=len(records) - added - same)
+    async def _append_turns(
+        self,
+        scope: Scope,
+        records: Sequence[MemoryRecord],
+        vectors: Mapping[str, Vector | None],
+        job: NewJob | None,
+    ) -> ImportCounts:
+        turns = [
+            Turn(
+                id=record.id,
+                scope=record.scope,
+                role=Role(record.detail.get("role", "user")),
+                content=record.content,
+                said_at=record.occurred_at or record.created_at,
+                name=record.detail.get("name"),
+                exported_record=record,
+            )
+            for record in sorted(records, key=lambda record: record.detail.get("position") or 0)
+        ]
+        jobs = [] if job is None else [replace(job, key=job_key(scope))]
+        await self.ledger.append(scope, turns, vectors=[vectors[turn.id] for turn in turns], by=self.by, jobs=jobs)
+        if job is None:
+            await self._count_as_learned(scope, len(turns))
+        return ImportCounts(added=len(turns))
 
+    async def _count_as_learned(self, scope: Scope, count: int) -> None:
+        """Mark the last `count` turns of a session as learned from, but not the ones waiting before them."""
+        for _ in range(_MAX_TRIES):
+            session = await self.ledger.conversation(scope)
+            fields: dict[str, Any] = {"learned_to": session.turn_count}
+            if session.learned_to < (before := session.turn_count - count):
+                fields["metadata"] = with_skipped_range(session, session.learned_to + 1, before)
+            # On a conflict, the session was written to concurrently.
+            with suppress(Conflict):
+                await self.update_session(scope, fields, session.version)
+                return
 
-async def _append_turns(
-    scope: Scope,
-    records: Sequence[MemoryRecord],
-    vectors: Mapping[str, Vector | None],
-    *,
-    ledger: Ledger,
-    by: Author,
-    job: NewJob | None,
-) -> ImportCounts:
-    turns = [
-        Turn(
-            id=record.id,
-            scope=record.scope,
-            role=Role(record.detail.get("role", "user")),
-            content=record.content,
-            said_at=record.occurred_at or record.created_at,
-            name=record.detail.get("name"),
-            exported_record=record,
-        )
-        for record in sorted(records, key=lambda record: record.detail.get("position") or 0)
-    ]
-    jobs = [] if job is None else [replace(job, key=job_key(scope))]
-    await ledger.append(scope, turns, vectors=[vectors[turn.id] for turn in turns], by=by, jobs=jobs)
-    if job is None:
-        await _count_as_learned(scope, len(turns), ledger=ledger, by=by)
-    return ImportCounts(added=len(turns))
-
-
-async def _count_as_learned(scope: Scope, count: int, *, ledger: Ledger, by: Author) -> None:
-    """Mark the last `count` turns of a session as learned from, but not the ones waiting before them."""
-    for _ in range(_MAX_TRIES):
-        conversation = await ledger.conversation(scope)
-        before = conversation.turn_count - count
-        fields: dict[str, Any] = {"learned_to": conversation.turn_count}
-        if conversation.learned_to < before:
-            fields["metadata"] = with_skipped_range(conversation, conversation.learned_to + 1, before)
-        try:
-            await ledger.apply(scope, [], by=by, effects=[ConversationUpdate(scope, fields, conversation.version)])
-        except Conflict:
-            # The session was written to concurrently.
-            continue
-        return
+    async def update_session(self, scope: Scope, fields: Mapping[str, Any], version: int | None = None) -> None:
+        """Set some fields of a session."""
+        await self.ledger.apply(scope, [], by=self.by, effects=[ConversationUpdate(scope, fields, version)])

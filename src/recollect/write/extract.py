@@ -111,7 +111,7 @@ async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits:
     if answer.error is not None:
         return Extraction(cost=answer.cost, error=answer.error)
     facts, rejected = check_operations(answer.value or (), batch, now=now)
-    facts, below_limits = _filter_facts(facts, style, limits)
+    facts, below_limits = _filter_facts([replace(each, model=answer.cost.model) for each in facts], style, limits)
     reasons = [f"only the beginning and the end of turn {id} were read" for id in question.shortened]
     reasons += [*(f"salvaged: {each}" for each in answer.complaints), *rejected, *below_limits]
     if len(reasons) > MAX_REASONS:
@@ -221,7 +221,8 @@ async def extract_with_small_model(
         return replace(selected, rejected=(*selected.rejected, *reasons), cost=answer.cost)
     if answer.error is not None:
         raise answer.error
-    added, unused = _match_statements(answer.value or (), user_turns, selected.facts)
+    pointed, unused = _match_statements(answer.value or (), user_turns, selected.facts)
+    added = [replace(each, model=answer.cost.model) for each in pointed]
     # Without the sentences: what a small model invents about people must not be stored anywhere.
     reasons = [f"{unused} statements of the model are not in what the user said"] if unused else []
     return replace(

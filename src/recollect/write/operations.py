@@ -34,7 +34,8 @@ class ExtractedFact:
     `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it comes
     from, `said_at` the time of the last one. A `correction` replaces the value of its key even if the old one is more
     confident. `doubts` are failed checks, which are recorded on the memory. A fact with a reason for `review` waits
-    for a person. `metadata` is what the metadata of its turns have in common.
+    for a person. `model` is the LLM that stated it, if one did. `metadata` is what the metadata of its turns have in
+    common.
     """
 
     content: str
@@ -54,6 +55,7 @@ class ExtractedFact:
     doubts: tuple[str, ...] = ()
     review: str = ""
     source: str = ""
+    model: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, Change, Supersede, Update, Vector
 from recollect.model.ids import new_id
-from recollect.model.memory import MemoryRecord, Status, Trust
+from recollect.model.memory import MODEL, MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.text.normalize import normalize
@@ -313,7 +313,7 @@ class _Reconciliation:
         if current.occurred_at is None and fact.occurred_at is not None:
             fields["occurred_at"] = fact.occurred_at
         if outcome is FactOutcome.MERGED and current.source in (EXTRACTION_SOURCE, fact.source):
-            fields["content"] = fact.content
+            fields |= {"content": fact.content, "detail": _with_model(current.detail, fact.model)}
         if normalize(fields.get("content", current.content)) == normalize(fact.content):
             # These are now the words of the fact.
             fields["trust"] = fact.trust
@@ -355,7 +355,7 @@ class _Reconciliation:
             valid_from=at if fact.said_at else None,
             prompt_digest=self.prompt_digest,
             metadata=fact.metadata,
-            detail={"unverified": list(fact.doubts)} if fact.doubts else {},
+            detail=_with_model({"unverified": list(fact.doubts)} if fact.doubts else {}, fact.model),
         )
 
     @staticmethod
@@ -365,6 +365,11 @@ class _Reconciliation:
 
     def _record_decision(self, fact: ExtractedFact, outcome: FactOutcome, reason: str) -> None:
         self.decisions.append(FactDecision(fact, outcome, reason))
+
+
+def _with_model(detail: Mapping[str, Any], model: str) -> dict[str, Any]:
+    others = {name: value for name, value in detail.items() if name != MODEL}
+    return {**others, MODEL: model} if model else others
 
 
 def merge_added(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -17,6 +23,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 MAX_TABS = 60
+SNIPPETS = (
+    "place => import('./page/views/connect_snippets.js')"
+    ".then(({SNIPPETS}) => SNIPPETS.map(each => [each.name, each.code(place)]))"
+)
 # A person who looks for a button by keyboard is slower than a test, and a busy machine slower than both.
 KEEP_NOTICES = (
     "() => { const set = setTimeout; window.setTimeout = (run, ms) => set(run, ms >= 6000 ? 2 ** 30 : ms); }"
@@ -54,7 +64,9 @@ def test_a_recall_is_explained_down_to_one_candidate(browser: Browser, client: h
         page.get_by_role("button", name="Ask").click()
         expect(page.locator(".why-not")).to_contain_text("Why not this one?")
         go_to(page, "why")
-        expect(page.locator("section", has_text="Recent recalls")).to_contain_text("Where do I live?")
+        page.locator("section", has_text="Recent recalls").get_by_role("link", name="Where do I live?").first.click()
+        expect(page).to_have_url(re.compile(r"why\?recall="))
+        expect(page.locator(".why pre")).to_contain_text("Lives in Porto")
 
 
 def test_what_is_typed_stays_when_the_page_is_rendered_again(browser: Browser, client: httpx.Client) -> None:
@@ -83,7 +95,7 @@ def test_a_session_shows_what_was_learned_beside_what_was_said(browser: Browser,
         page.go_back()
         page.get_by_role("button", name="Erase…").click()
         page.get_by_role("button", name="Erase for good").click()
-        expect(page.get_by_role("dialog", name="Erased")).to_be_visible()
+        expect(page.get_by_role("dialog", name="Erased")).to_contain_text("Every store of this server was reached")
         page.keyboard.press("Escape")
         expect(page.get_by_role("link", name="sample-4").first).to_be_visible()
         expect(page.get_by_role("link", name="monday")).to_have_count(0)
@@ -98,6 +110,9 @@ def test_the_graph_is_looked_at_from_another_node(browser: Browser, filled: str)
         expect(page.locator(".node.centre")).to_contain_text("Porto")
         page.locator(".node-memory:not(.centre)", has_text="Lives in Porto").click()
         expect(page.locator(".node.centre")).to_contain_text("Lives in Porto")
+        expect(page.locator(".node", has_text="Lives in Lisbon")).to_have_count(0)
+        page.get_by_role("button", name="With the past").click()
+        expect(page.locator(".node.past")).to_contain_text("Lives in Lisbon")
         page.locator(".node.centre").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Memory")
 
@@ -115,6 +130,11 @@ def test_a_chat_shows_what_was_recalled_and_learned(browser: Browser, client: ht
         page.get_by_role("button", name="Send").click()
         expect(page.locator(".exchange .turn-box.assistant")).to_contain_text("Rex")
         expect(page.locator(".exchange .learned").first).to_contain_text("Rex")
+        # The answers of the built-in model are stored and found, but it does not quote itself.
+        [recall, *_] = client.get("/recalls").json()["results"]
+        found = client.get(f"/recalls/{recall['id']}").json()["results"]
+        assert any(each["detail"].get("role") == "assistant" for each in found)
+        expect(page.locator(".exchange ul.learned").first).not_to_contain_text("I will remember that")
 
 
 def test_operations_show_every_part_and_manage_keys(browser: Browser, client: httpx.Client) -> None:
@@ -123,7 +143,12 @@ def test_operations_show_every_part_and_manage_keys(browser: Browser, client: ht
     client.post("/remember", json={"messages": "My dog is called Rex.", "wait_s": 60}).raise_for_status()
     with opened(browser, root_of(client), "operations") as page:
         expect(page.locator("main table")).to_contain_text("extract")
-        for tab, text in (("Usage", "Today: "), ("Health", "ok"), ("Audit", "Who looked"), ("Settings", "home")):
+        for tab, text in (
+            ("Usage", "Today: "),
+            ("Health", "Embedding models"),
+            ("Audit", "Who looked"),
+            ("Settings", "home"),
+        ):
             page.locator(".tabs").get_by_role("link", name=tab).click()
             expect(page.locator("main")).to_contain_text(text)
         page.locator(".tabs").get_by_role("link", name="Backups").click()
@@ -166,6 +191,36 @@ def test_a_client_is_connected_and_the_connection_tested(browser: Browser, clien
         page.get_by_role("button", name="Test", exact=True).click()
         expect(page.locator("main")).to_contain_text("It works: one message stored")
     assert contents(client.get("/memories")) == []
+
+
+def test_every_snippet_is_valid_and_names_this_server(browser: Browser, client: httpx.Client) -> None:
+    place = {"base": f"{root_of(client)}/memory", "key": "rk_test", "user": 'o\'neil "x"'}
+    with opened(browser, root_of(client), "connect") as page:
+        snippets: list[list[str]] = page.evaluate(SNIPPETS, place)
+    assert len({name for name, _ in snippets}) == len(snippets) > 15
+    for name, code in snippets:
+        assert place["base"] in code or "Memory()" in code, name
+        if code.startswith(("from ", "import ")) and not code.split("\n")[0].endswith(";"):
+            check_python(code)
+        elif code.startswith("curl "):
+            words = shlex.split(code)
+            bodies = [json.loads(each) for each in words if each.startswith("{")]
+            named = [parse_qs(urlsplit(each).query).get("user_id", []) for each in words if each.startswith("http")]
+            users = [*(each["user"] for each in bodies if "user" in each), *(user for each in named for user in each)]
+            assert set(users) == {place["user"]}, name
+        elif code.startswith("{"):
+            json.loads(code)
+
+
+def check_python(code: str) -> None:
+    """Check that a program can be compiled, and that what it imports of this package exists."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("recollect"):
+            spec = importlib.util.find_spec(str(node.module))
+            assert spec is not None
+            assert spec.origin is not None
+            source = Path(spec.origin).read_text(encoding="utf-8")
+            assert not [alias.name for alias in node.names if alias.name not in source]
 
 
 def test_a_memory_is_forgotten_and_brought_back_by_keyboard_alone(browser: Browser, client: httpx.Client) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from tests.support.api_server import add, contents, served
-from tests.support.web_page import go_to, opened, root_of
+from tests.support.web_page import click, go_to, import_lines, opened, root_of, shows, statuses
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 SAID = "I work as a nurse in Lisbon. My dog is called Rex."
@@ -24,29 +23,6 @@ SAID = "I work as a nurse in Lisbon. My dog is called Rex."
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
     with served(tmp_path, chat_user="alex") as client:
         yield client
-
-
-def shows(page: Page, text: str, selector: str = "main") -> None:
-    """Wait until an element contains a text."""
-    from playwright.sync_api import expect
-
-    expect(page.locator(selector, has_text=text).first).to_be_visible()
-
-
-def click(page: Page, name: str, selector: str = "body") -> None:
-    """Click the first button below an element whose name begins so."""
-    page.locator(f"{selector} button", has_text=name).first.click()
-
-
-def statuses(client: httpx.Client, **filters: Any) -> dict[str, str]:
-    """Return the status of each memory."""
-    body = {"filters": filters, "statuses": ["active", "superseded", "review", "forgotten"]}
-    return {each["memory"]: each["status"] for each in client.post("/list", json=body).json()["results"]}
-
-
-def import_lines(client: httpx.Client, records: list[dict[str, Any]]) -> None:
-    body = "\n".join(map(json.dumps, records))
-    client.post("/import", content=body, headers={"Content-Type": "application/x-ndjson"}).raise_for_status()
 
 
 def test_the_timeline_explains_itself_and_shows_what_is_learned_with_its_source(

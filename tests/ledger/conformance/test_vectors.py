@@ -23,8 +23,8 @@ from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now, to_micros
-from recollect.models.traits import Trait, compute_traits, trait_flags, trait_word_count
 from recollect.model.turn import Role
+from recollect.models.traits import Trait, compute_traits, trait_flags, trait_word_count
 from tests.support.ledger_samples import (
     ANN,
     BOB,

@@ -1,1 +1,1 @@
-"""One file a command; `recollect.cli.catalogue` says which is where."""
+"""The commands; `recollect.cli.registry` names the module of each."""

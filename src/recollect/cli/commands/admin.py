@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
+from recollect.cli.context import CliContext, command, to_results, usage_error
 from recollect.cli.options import parse_span
-from recollect.cli.output import Column, bold, dim, format_short_time, print_json, print_line, print_table
+from recollect.cli.output import Column, bold, dim, format_short_time, print_line, print_table
 from recollect.errors import InvalidInput, NotFound
 from recollect.model.key import ApiKey
 from recollect.model.times import as_utc, now
@@ -52,7 +51,6 @@ def keys() -> None:
 @click.option("--person", is_flag=True, help="For a person, who may approve what programs propose.")
 @click.option("--expires", metavar="TIME", help="When it expires: 12h, 90d, 4w from now, or a time like 2027-01-31.")
 @click.option("--name", metavar="TEXT", default="", help="Its name in the list and in history.")
-@pass_cli
 def add(
     cli: CliContext,
     /,
@@ -88,7 +86,6 @@ def add(
 
 
 @command("recollect keys list", "recollect keys list --json", scope="everyone", group=keys, name="list")
-@pass_cli
 def list_(cli: CliContext) -> None:
     """List the keys, including expired and revoked ones."""
     with cli.open() as memory:
@@ -99,7 +96,6 @@ def list_(cli: CliContext) -> None:
 
 @command("recollect keys revoke phone", scope="", group=keys)
 @click.argument("key", metavar="KEY")
-@pass_cli
 def revoke(cli: CliContext, key: str) -> None:
     """Revoke a key; KEY is its id or its name.
 
@@ -153,18 +149,16 @@ def _describe_rights(key: ApiKey) -> str:
 
 
 @command("recollect users", scope="")
-@pass_cli
 def users(cli: CliContext) -> None:
     """List the users that have memories."""
     with cli.open() as memory:
         names = memory.admin.users()
-    if cli.json:
-        print_json({"results": names})
+    if not names or cli.json:
+        hint = dim('Begin with: recollect add "..." --user alex')
+        cli.reply({"results": names}, "There are no users yet. ", hint)
         return
     for name in names:
         print_line(name)
-    if not names:
-        print_line("There are no users yet. ", dim('Begin with: recollect add "..." --user alex'))
 
 
 _DEFAULT_PARTS: tuple[Part, ...] = ("day", "model", "step")
@@ -189,7 +183,6 @@ _DESCRIPTIONS = {
     multiple=True,
     help="With --cost: group by user, day, model or step; can be repeated.",
 )
-@pass_cli
 def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
     """Count stored records, and tokens of the LLM."""
     if parts and not cost:
@@ -198,11 +191,10 @@ def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
         if cost:
             by = tuple(part for part in PARTS if part in (parts or _DEFAULT_PARTS))
             usage = memory.admin.usage(user_id=cli.user, parts=parts or _DEFAULT_PARTS)
-            _print_usage(cli, usage, by, limits=_daily_limits(memory, cli.user))
+            _print_usage(cli, usage, by, _daily_limits(memory, cli.user))
             return
         counts = memory.admin.stats(cli.user)
-    if cli.json:
-        print_json(dict(counts))
+    if cli.replied(dict(counts)):
         return
     numbers = {name: f"{number:,}" for name, number in counts.items()}
     longest = max(map(len, numbers.values()))
@@ -210,29 +202,19 @@ def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
         print_line(name.ljust(15), number.rjust(longest), dim(f"  {_DESCRIPTIONS.get(name, '')}"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """A daily token limit; `spent` is None for a limit per user if no user is named."""
-
-    owner: str
-    tokens: int
-    spent: int | None = None
-
-
-def _daily_limits(memory: Memory, user: str | None) -> list[_Limit]:
-    user_tokens, total_tokens = memory.settings.llm_user_tokens_per_day, memory.settings.llm_tokens_per_day
-    limits = []
-    if user_tokens:
+def _daily_limits(memory: Memory, user: str | None) -> list[dict[str, Any]]:
+    """Return the daily token limits; nothing is spent of a limit per user if no user is named."""
+    limits: list[dict[str, Any]] = []
+    if tokens := memory.settings.llm_user_tokens_per_day:
         spent = None if user is None else memory.admin.spent_today(user_id=user).tokens
-        limits.append(_Limit("each user" if user is None else f"user {user}", user_tokens, spent))
-    if total_tokens:
-        limits.append(_Limit("all users", total_tokens, memory.admin.spent_today().tokens))
+        limits.append({"owner": "each user" if user is None else f"user {user}", "tokens": tokens, "spent": spent})
+    if tokens := memory.settings.llm_tokens_per_day:
+        limits.append({"owner": "all users", "tokens": tokens, "spent": memory.admin.spent_today().tokens})
     return limits
 
 
-def _print_usage(cli: CliContext, usage: list[Usage], by: Sequence[str], *, limits: Sequence[_Limit]) -> None:
-    if cli.json:
-        print_json({**to_results(usage), "limits": [asdict(each) for each in limits]})
+def _print_usage(cli: CliContext, usage: list[Usage], by: Sequence[str], limits: Sequence[dict[str, Any]]) -> None:
+    if cli.replied({**to_results(usage), "limits": limits}):
         return
     if usage:
         columns = [Column(part.upper(), style="dim" if part == "day" else "") for part in by]
@@ -243,10 +225,10 @@ def _print_usage(cli: CliContext, usage: list[Usage], by: Sequence[str], *, limi
     else:
         print_line("The LLM was not used.")
     for limit in limits:
-        so_far = "" if limit.spent is None else f"{limit.spent:,} of "
-        is_exceeded = limit.spent is not None and limit.spent >= limit.tokens
-        note = "; the LLM is not used again before midnight, UTC" if is_exceeded else ""
-        print_line(f"Today: {so_far}{limit.tokens:,} tokens for {limit.owner}{note}.")
+        spent, tokens = limit["spent"], limit["tokens"]
+        so_far = "" if spent is None else f"{spent:,} of "
+        note = "; the LLM is not used again before midnight, UTC" if spent is not None and spent >= tokens else ""
+        print_line(f"Today: {so_far}{tokens:,} tokens for {limit['owner']}{note}.")
 
 
 def _usage_cells(usage: Sequence[Usage]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, usage_error
+from recollect.cli.context import CliContext, command, server_address, usage_error
 from recollect.cli.options import read_text_argument
 from recollect.cli.output import StyledText, bold, clean_lines, dim, print_json, print_line
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 )
 @click.option("--url", metavar="ADDRESS", help="The server. [default: that of the settings, or a new one]")
 @click.option("--model", default="", metavar="NAME", help="The model. [default: the first of the server]")
-@pass_cli
 def chat(cli: CliContext, url: str | None, model: str) -> None:
     """Chat with a model that has memory.
 
@@ -40,10 +39,8 @@ def chat(cli: CliContext, url: str | None, model: str) -> None:
     if not first_line and not sys.stdin.isatty():
         return
     with ExitStack() as stack:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        scheme = "https" if settings.ssl_certfile else "http"
         client = ChatClient(
-            url or f"{scheme}://{host}:{settings.port}",
+            url or server_address(settings),
             user=cli.user_id,
             project=cli.project,
             model=model,
@@ -78,7 +75,6 @@ _LABELS = {"thought": "cyan", "action": "yellow", "observation": "green", "error
 @click.option("--group", multiple=True, metavar="NAME", help="A group of allowed tools; can be repeated.")
 @click.option("--state", default="", metavar="TEXT", help="The state of the work.")
 @click.option("--quiet", "-q", is_flag=True, help="Print the answer only.")
-@pass_cli
 def agent(cli: CliContext, /, question: tuple[str, ...], model: str, quiet: bool, **options: Any) -> None:
     """Ask an agent that reasons and uses tools.
 

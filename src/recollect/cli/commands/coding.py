@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, usage_error
+from recollect.cli.context import CliContext, command, usage_error
 from recollect.cli.options import YES_OPTION
-from recollect.cli.output import Column, StyledText, bold, dim, print_json, print_line, print_table
+from recollect.cli.output import Column, StyledText, bold, dim, print_line, print_table
 from recollect.coding.clients import AGENTS_LINES, CLIENTS, KEY_VARIABLE, HookStyle, InstallTarget, plugin_folder
 from recollect.coding.events import CLIENTS as HOOK_CLIENTS
 from recollect.coding.install import InstallPlan, apply_plan, get_client, is_installed, plan_install, plan_uninstall
@@ -42,7 +42,6 @@ _DRY_RUN_OPTION = click.option("--dry-run", is_flag=True, help="Only show what w
 @click.option("--write-key", is_flag=True, help=f"Write {KEY_VARIABLE} in clear, for clients that need it.")
 @_DRY_RUN_OPTION
 @YES_OPTION
-@pass_cli
 def install(
     cli: CliContext,
     client: str | None,
@@ -83,7 +82,6 @@ def install(
 @_SCOPE_OPTION
 @_DRY_RUN_OPTION
 @YES_OPTION
-@pass_cli
 def uninstall(cli: CliContext, client: str, in_project: bool, dry_run: bool, yes: bool) -> None:
     """Remove memory from a client.
 
@@ -97,7 +95,6 @@ def uninstall(cli: CliContext, client: str, in_project: bool, dry_run: bool, yes
 @click.argument("event", metavar="EVENT")
 @click.option("--client", required=True, metavar="NAME", help=f"The coding agent: {', '.join(HOOK_CLIENTS)}.")
 @click.option("--url", metavar="ADDRESS", default="", help="The server. [default: RECOLLECT_URL, or this machine]")
-@pass_cli
 def hook(cli: CliContext, event: str, client: str, url: str) -> None:
     """Answer a hook; coding agents run it.
 
@@ -149,9 +146,8 @@ def _list_clients(cli: CliContext) -> None:
             if (client.has_project_scope or not target.in_project) and is_installed(client, target)
         ]
         rows.append((client.name, client.title, is_used, installed))
-    if cli.json:
-        names = ("client", "title", "in_use", "installed")
-        print_json({"results": [dict(zip(names, row, strict=True)) for row in rows]})
+    names = ("client", "title", "in_use", "installed")
+    if cli.replied({"results": [dict(zip(names, row, strict=True)) for row in rows]}):
         return
     columns = [Column("client"), Column("name"), Column("in use"), Column("memory installed for")]
     shown = [(name, title, "yes" if used else "no", ", ".join(places) or "-") for name, title, used, places in rows]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, usage_error
-from recollect.cli.output import Column, dim, print_json, print_line, print_table
+from recollect.cli.context import CliContext, command, usage_error
+from recollect.cli.output import Column, dim, print_line, print_table
 
 
 @click.group()
@@ -26,7 +26,6 @@ _SETTING_COLUMNS = [
 
 @command("recollect config show", "recollect config show port --json", scope="", group=config)
 @click.argument("name", metavar="[NAME]", required=False)
-@pass_cli
 def show(cli: CliContext, name: str | None) -> None:
     """Show every setting: its value, its environment variable, and the source of the value.
 
@@ -37,8 +36,7 @@ def show(cli: CliContext, name: str | None) -> None:
     selected = [row for row in rows(cli.load()) if name in (None, row.name)]
     if not selected:
         raise usage_error(f"There is no setting {name!r}.")
-    if cli.json:
-        print_json({"settings": [asdict(row) for row in selected]})
+    if cli.replied({"settings": [asdict(row) for row in selected]}):
         return
     cells = [
         (row.name, row.value or "-", row.variable, row.source.removesuffix(f" {row.variable}")) for row in selected
@@ -47,7 +45,6 @@ def show(cli: CliContext, name: str | None) -> None:
 
 
 @command("recollect config path", scope="", group=config)
-@pass_cli
 def path(cli: CliContext) -> None:
     """Print the path of the settings file."""
     from recollect.config.settings import FILE_NAMES
@@ -69,7 +66,6 @@ _INSTALL = {
 
 @command("recollect completion bash", *_INSTALL.values(), scope="")
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
-@pass_cli
 def completion(cli: CliContext, shell: str) -> None:
     """Print the completion script for a shell."""
     from click.shell_completion import get_completion_class
@@ -79,8 +75,7 @@ def completion(cli: CliContext, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(root, {}, "recollect", "_RECOLLECT_COMPLETE").source()
-    if cli.json:
-        print_json({"shell": shell, "script": script, "install": _INSTALL[shell]})
+    if cli.replied({"shell": shell, "script": script, "install": _INSTALL[shell]}):
         return
     click.echo(script.rstrip())
     # At the end, because zsh needs its own marker on the first line.

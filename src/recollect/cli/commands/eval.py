@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 import recollect
-from recollect.cli.context import CliContext, ExitCode, command, pass_cli
+from recollect.cli.context import CliContext, ExitCode, command
 from recollect.cli.output import (
     StyledText,
     bold,
     clean,
     dim,
     pluralize,
-    print_json,
     print_line,
     terminal_width,
     truncate,
@@ -54,7 +53,6 @@ def eval_() -> None:
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PATH)
 @click.option("--junit", type=PATH, metavar="FILE", help="Also write the results as JUnit XML, for CI.")
-@pass_cli
 def recipe(cli: CliContext, files: tuple[Path, ...], junit: Path | None) -> None:
     """Check which memories are recalled and which are not.
 
@@ -73,15 +71,12 @@ def recipe(cli: CliContext, files: tuple[Path, ...], junit: Path | None) -> None
     if junit is not None:
         junit.write_text(junit_xml(reports), encoding="utf-8")
     failed, total = sum(each.failed for each in reports), sum(len(each.checks) for each in reports)
-    if cli.json:
-        print_json({"ok": not failed, "recipes": [each.to_dict() for each in reports]})
-    elif failed:
-        verb = "does" if failed == 1 else "do"
-        print_line(bold(f"{failed:,} of {pluralize(total, 'expectation')}"), f" {verb} not hold.")
-    else:
-        print_line(f"All {total:,} expectations hold." if total > 1 else "The one expectation holds.")
+    document = {"ok": not failed, "recipes": [each.to_dict() for each in reports]}
     if failed:
+        count, verb = bold(f"{failed:,} of {pluralize(total, 'expectation')}"), "does" if failed == 1 else "do"
+        cli.reply(document, count, f" {verb} not hold.")
         click.get_current_context().exit(ExitCode.UNEXPECTED)
+    cli.reply(document, f"All {total:,} expectations hold." if total > 1 else "The one expectation holds.")
 
 
 _MAX_RECALLED = 5

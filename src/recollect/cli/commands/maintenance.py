@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
+from recollect.cli.context import CliContext, command, to_results, usage_error
 from recollect.cli.options import VERSION_OPTION, enum_choice, limit_option
 from recollect.cli.output import (
     ID_COLUMN,
@@ -20,7 +20,6 @@ from recollect.cli.output import (
     dim,
     format_short_time,
     pluralize,
-    print_json,
     print_line,
     print_redacted,
 )
@@ -55,7 +54,6 @@ _MAX_JOBS = 1000
 @click.option("--replay", metavar="JOB", help="Run a dead or cancelled job again; 'all' for all of them.")
 @click.option("--cancel", metavar="JOB", help="Cancel a job.")
 @limit_option()
-@pass_cli
 def jobs(cli: CliContext, states: tuple[str, ...], replay: str | None, cancel: str | None, limit: int) -> None:
     """List background jobs, and replay or cancel them.
 
@@ -81,12 +79,8 @@ def jobs(cli: CliContext, states: tuple[str, ...], replay: str | None, cancel: s
 
 def _change_job(cli: CliContext, memory: Memory, job_id: str, *, verb: str) -> None:
     job = _find_job(cli, memory, job_id)
-    change, states, done = (
-        (memory.jobs.replay, _REPLAYABLE, "Replayed")
-        if verb == "replay"
-        else (memory.jobs.cancel, _CANCELLABLE, "Cancelled")
-    )
-    changed = change([job.id], user_id=job.scope.user) if job.state in states else []
+    states, done = (_REPLAYABLE, "Replayed") if verb == "replay" else (_CANCELLABLE, "Cancelled")
+    changed = getattr(memory.jobs, verb)([job.id], user_id=job.scope.user) if job.state in states else []
     if changed:
         cli.reply(to_results(changed), f"{done} ", bold(job.id), dim(f"  {job.kind} of user {job.scope.user}"))
     else:
@@ -127,20 +121,18 @@ def _job_row(job: Job) -> TableRow:
 
 @command("recollect worker", "recollect worker --once", scope="")
 @click.option("--once", is_flag=True, help="Run the jobs that are due, then stop.")
-@pass_cli
 def worker(cli: CliContext, once: bool) -> None:
     """Run background jobs in this process.
 
     The server runs jobs itself; this adds capacity, or serves a ledger that other programs write to. Ctrl-C stops
     after the running jobs, a second Ctrl-C at once. Several workers share the jobs.
     """
-    done = asyncio.run(_run_once(cli) if once else _run_until_stopped(cli))
+    if once:
+        with cli.open() as memory:
+            done = memory.jobs.run_pending()
+    else:
+        done = asyncio.run(_run_until_stopped(cli))
     cli.reply({"done": done}, f"Did {pluralize(done, 'job')}.")
-
-
-async def _run_once(cli: CliContext) -> int:
-    async with cli.open_async() as memory:
-        return await memory.jobs.run_pending()
 
 
 async def _run_until_stopped(cli: CliContext) -> int:
@@ -178,7 +170,6 @@ _MAX_STEPS_SHOWN = 20
 )
 @click.argument("chores", metavar="[CHORE]...", nargs=-1)
 @click.option("--dry-run", is_flag=True, help="Only print the changes.")
-@pass_cli
 def upkeep(cli: CliContext, chores: tuple[str, ...], dry_run: bool) -> None:
     """Run maintenance on a user's memories now.
 
@@ -189,8 +180,7 @@ def upkeep(cli: CliContext, chores: tuple[str, ...], dry_run: bool) -> None:
         reports = memory.acting_as("cli").admin.maintain(
             chores or _DEFAULT_TASKS, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run
         )
-    if cli.json:
-        print_json(to_results(reports))
+    if cli.replied(to_results(reports)):
         return
     for report in reports:
         _print_task_report(report)
@@ -232,7 +222,6 @@ _REVIEW_COLUMNS = [
 @click.option("--text", metavar="TEXT", help="The text for --edit.")
 @VERSION_OPTION
 @click.option("--by", metavar="NAME", help="Who decides. [default: the login name]")
-@pass_cli
 def review(
     cli: CliContext,
     approve: str | None,
@@ -299,7 +288,6 @@ _MAX_SESSIONS = 1000
 )
 @click.option("--end", is_flag=True, help="End the session of --session, and wait for the result.")
 @limit_option()
-@pass_cli
 def sessions(cli: CliContext, end: bool, limit: int) -> None:
     """List sessions, or end one.
 
@@ -324,9 +312,9 @@ def sessions(cli: CliContext, end: bool, limit: int) -> None:
 
 
 def _print_ended(cli: CliContext, job: Job) -> None:
-    if cli.json:
-        print_json(job.to_dict())
-    elif job.state is JobState.DONE:
+    if cli.replied(job.to_dict()):
+        return
+    if job.state is JobState.DONE:
         print_line("Ended session ", bold(job.scope.session))
         for reason in (job.result or {}).get("reasons") or []:
             print_line(dim(f"  {reason}"))
@@ -364,7 +352,6 @@ _STEP_KINDS = ", ".join(StepKind)
 @click.option("--lesson", "lessons", multiple=True, metavar="TEXT", help="A lesson for later runs.")
 @click.option("--succeeded/--failed", "success", default=None, help="The outcome, if known.")
 @click.option("--run-id", metavar="ID", help="Its name: a run reported twice is stored once.")
-@pass_cli
 def end_run(cli: CliContext, /, goal: str, steps: tuple[str, ...], **result: Any) -> None:
     """Record the result of an agent's run.
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli
+from recollect.cli.context import CliContext, command
 from recollect.mcp.relay import Relay, ServerAddress
 from recollect.project import find_project
 
 
 @command("recollect mcp", "recollect mcp --url https://memory.example.org", scope="user project")
 @click.option("--url", metavar="ADDRESS", help="A running server. [default: RECOLLECT_URL, or that of the settings]")
-@pass_cli
 def mcp(cli: CliContext, /, url: str | None) -> None:
     """Serve MCP on standard input and output.
 

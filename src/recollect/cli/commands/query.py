@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
+from recollect.cli.context import CliContext, command, to_results, usage_error
 from recollect.cli.options import (
     AS_OF_OPTION,
     SearchOptions,
@@ -33,7 +33,6 @@ from recollect.cli.output import (
     clean_lines,
     dim,
     format_short_time,
-    print_json,
     print_line,
     print_record,
     print_table,
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     help="Print the scores of every candidate, why it was dropped or selected, and the step times.",
 )
 @search_options(min_limit=1)
-@pass_cli
 def search(cli: CliContext, query: tuple[str, ...], explain: bool, options: SearchOptions) -> None:
     """Find the memories that match a question, best first.
 
@@ -73,13 +71,12 @@ def search(cli: CliContext, query: tuple[str, ...], explain: bool, options: Sear
     with cli.open() as memory:
         result = memory.search(question, **cli.scope_args, **options, explain=explain, trace=explain)
         learned = memory.settings.fusion == "learned"
-    if cli.json:
-        trace = {
-            "steps_us": {step: round(elapsed_us, 1) for step, elapsed_us in result.steps_us.items()},
-            "notes": list(result.notes),
-            "candidates": [each.to_dict() for each in result.candidates],
-        }
-        print_json({**result.to_dict(), **(trace if explain else {})})
+    trace = {
+        "steps_us": {step: round(elapsed_us, 1) for step, elapsed_us in result.steps_us.items()},
+        "notes": list(result.notes),
+        "candidates": [each.to_dict() for each in result.candidates],
+    }
+    if cli.replied({**result.to_dict(), **(trace if explain else {})}):
         return
     for note in result.notes:
         print_line(dim(note), err=True)
@@ -96,26 +93,19 @@ def search(cli: CliContext, query: tuple[str, ...], explain: bool, options: Sear
 
 
 def _print_no_hits(cli: CliContext, options: SearchOptions) -> None:
-    narrowing = [
-        *(["the filters"] if options["filters"] != EVERYTHING else []),
-        *(["--min-score"] if options["min_score"] else []),
-        *(["--as-of"] if options["as_of"] is not None else []),
-    ]
+    filters = "the filters" if options["filters"] != EVERYTHING else ""
+    narrowing = [filters, "--min-score" if options["min_score"] else "", "--as-of" if options["as_of"] else ""]
+    *first, last = [each for each in narrowing if each] or [""]
     advice = "Try other words, or recollect list to see what there is"
-    if narrowing:
-        advice = f"Try it without {' and '.join(filter(None, [', '.join(narrowing[:-1]), narrowing[-1]]))}"
+    if last:
+        advice = f"Try it without {' and '.join(filter(None, [', '.join(first), last]))}"
     other = "" if cli.user else "; --user ID selects another user"
     print_line(f"Nothing found for user {cli.user_id}. ", dim(f"{advice}{other}."))
 
 
 # Notes that begin so report the normal course; all others report a failure.
-_EXPECTED_NOTES = (
-    "searched: ",
-    "the question stands alone",
-    "vague, and ",
-    "terms of ",
-    "completed by ",
-    "an answer imagined by ",
+_EXPECTED_NOTES = tuple(
+    "searched: |the question stands alone|vague, and |terms of |completed by |an answer imagined by ".split("|")
 )
 
 
@@ -131,7 +121,6 @@ _EXPECTED_NOTES = (
 @click.option("--requires-tool/--requires-no-tool", default=None, help="Whether a tool will answer it.")
 @click.option("--explain", is_flag=True, help="Print the decision, every candidate with scores, and step times.")
 @search_options(min_limit=0)
-@pass_cli
 def recall(
     cli: CliContext,
     question: tuple[str, ...],
@@ -152,8 +141,7 @@ def recall(
             query, **cli.scope_args, **options, is_fact=is_fact, requires_tool=requires_tool, trace=explain
         )
         learned = memory.settings.fusion == "learned"
-    if cli.json:
-        print_json(recalled.to_dict())
+    if cli.replied(recalled.to_dict()):
         return
     _print_prompt(recalled, explain=explain)
     if explain:
@@ -226,7 +214,6 @@ def _hit_row(hit: Hit, recalled: RecallResult) -> TableRow:
 @click.option("--oldest", is_flag=True, help="Oldest first.")
 @AS_OF_OPTION
 @filter_options
-@pass_cli
 def list_(
     cli: CliContext, limit: int, cursor: str | None, status: str, turns: bool, oldest: bool, as_of: str | None,
     filter: Filter,
@@ -244,8 +231,7 @@ def list_(
             cursor=cursor,
             as_of=parse_moment(as_of, name="--as-of"),
         )
-    if cli.json:
-        print_json(page.to_dict())
+    if cli.replied(page.to_dict()):
         return
     if not len(page):
         if filter != EVERYTHING or status != "active" or cursor or as_of:
@@ -255,16 +241,10 @@ def list_(
             hint = 'Begin with: recollect add "..."; or see: recollect users'
             print_line(f"User {cli.user_id} has no memories yet. ", dim(hint))
         return
-    show_status = [Column("STATUS", style="yellow")] if len(statuses) > 1 else []
-    columns = [ID_COLUMN, CREATED_COLUMN, CATEGORY_COLUMN, *show_status, MEMORY_COLUMN]
+    shown = len(statuses) > 1
+    columns = [ID_COLUMN, CREATED_COLUMN, CATEGORY_COLUMN, *[Column("STATUS", style="yellow")] * shown, MEMORY_COLUMN]
     rows = [
-        (
-            record.id,
-            format_short_time(record.created_at),
-            record.category,
-            *([record.status] if show_status else []),
-            record.content,
-        )
+        (record.id, format_short_time(record.created_at), record.category, *[record.status] * shown, record.content)
         for record in page
     ]
     print_table(columns, rows)
@@ -275,14 +255,11 @@ def list_(
 @command("recollect show ID --user alex")
 @click.argument("memory_id", metavar="ID")
 @AS_OF_OPTION
-@pass_cli
 def show(cli: CliContext, memory_id: str, as_of: str | None) -> None:
     """Show all fields of a memory."""
     with cli.open() as memory:
         record = memory.get(memory_id, user_id=cli.user_id, as_of=parse_moment(as_of, name="--as-of"))
-    if cli.json:
-        print_json(record.to_dict())
-    else:
+    if not cli.replied(record.to_dict()):
         print_record(record)
 
 
@@ -307,7 +284,6 @@ _GRAPH_COLUMNS = [Column("KIND"), ID_COLUMN, Column("LABEL")]
     help="How many nodes to show.",
 )
 @click.option("--superseded", is_flag=True, help="Include superseded memories.")
-@pass_cli
 def graph(cli: CliContext, around: tuple[str, ...], depth: int, limit: int, superseded: bool) -> None:
     """Show what is related to a name, a key or a memory.
 
@@ -316,8 +292,7 @@ def graph(cli: CliContext, around: tuple[str, ...], depth: int, limit: int, supe
     center = " ".join(around)
     with cli.open() as memory:
         result = memory.graph(center, **cli.scope_args, depth=depth, limit=limit, superseded=superseded)
-    if cli.json:
-        print_json(result.to_dict())
+    if cli.replied(result.to_dict()):
         return
     if not result.nodes:
         print_line(f"No memory of user {cli.user_id} mentions {center!r}. ", dim("Names are capitalised words."))
@@ -350,7 +325,6 @@ _HISTORY_COLUMNS = [
 @click.argument("memory_id", metavar="[ID]", required=False)
 @limit_option()
 @click.option("--before", type=WholeNumber(1), metavar="CHANGE", help="Only changes before this number.")
-@pass_cli
 def history(cli: CliContext, memory_id: str | None, limit: int, before: int | None) -> None:
     """List changes: who, when, why and the previous values.
 
@@ -359,8 +333,7 @@ def history(cli: CliContext, memory_id: str | None, limit: int, before: int | No
     with cli.open() as memory:
         entries = memory.history(memory_id, user_id=cli.user_id, limit=limit, before=before)
         texts = {} if cli.json or memory_id else _contents_by_change(memory, entries, cli.user_id)
-    if cli.json:
-        print_json(to_results(entries))
+    if cli.replied(to_results(entries)):
         return
     if not entries:
         print_line(f"User {cli.user_id} has no changes", " before that." if before else " yet.")

@@ -1,16 +1,18 @@
-"""recollect serve"""
+"""recollect serve and ui."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from recollect.cli.context import CliContext, SectionOption, command, pass_cli
+from recollect.cli.context import CliContext, SectionOption, command, server_address
 from recollect.cli.options import RealNumber, WholeNumber, apply_options
-from recollect.cli.output import bold, dim, print_json, print_line
+from recollect.cli.output import bold, dim, print_line
 
 # Options of the Markdown memory proxy: the flag, its name in the preset or a setting, attributes or metavar, help.
 _TYPES = {"SHARE": RealNumber(0, 1), "N": WholeNumber(0)}
@@ -93,7 +95,6 @@ def server_options(function: Any) -> Any:
 )
 @server_options
 @proxy_options
-@pass_cli
 def serve(cli: CliContext, /, **values: Any) -> None:
     """Run the server.
 
@@ -101,7 +102,7 @@ def serve(cli: CliContext, /, **values: Any) -> None:
     """
     from recollect.config.settings import Settings
     from recollect.http.server import bind_sockets, check_settings
-    from recollect.http.server import serve as run
+    from recollect.http.server import serve as run_server
     from recollect.http.upstream.learning import describe_start
 
     overrides = {name: values[name] for name in Settings.model_fields if values.get(name) is not None}
@@ -111,10 +112,49 @@ def serve(cli: CliContext, /, **values: Any) -> None:
     check_settings(settings)
     with bind_sockets(settings.host, settings.port) as listening:
         address = listening.url(tls=bool(settings.ssl_certfile))
-        if cli.json:
-            print_json({"address": address, "learning": describe_start(settings)})
-        else:
+        learning = describe_start(settings)
+        if not cli.replied({"address": address, "learning": learning}):
             print_line("Starting on ", bold(address), dim("  Ctrl-C stops it"))
-            print_line(dim(describe_start(settings)))
+            print_line(dim(learning))
         sys.stdout.flush()
-        run(settings, listening)
+        run_server(settings, listening)
+
+
+@command("recollect ui --no-open", "recollect ui --port 9000", scope="")
+@click.option("--url", metavar="ADDRESS", help="A running server. [default: that of the settings, or a new one]")
+@click.option("--no-open", is_flag=True, help="Only print the address.")
+@server_options
+def ui(cli: CliContext, /, url: str | None, no_open: bool, **values: Any) -> None:
+    """Open the web page in the browser.
+
+    A running server is used; otherwise one is started, which Ctrl-C stops.
+    """
+    from recollect.cli.chat import ChatClient
+    from recollect.config.settings import Settings
+    from recollect.http.server import bind_sockets, check_settings, serve
+
+    overrides = {name: values[name] for name in Settings.model_fields if values.get(name) is not None}
+    settings = cli.load(overrides).settings
+    address = url or server_address(settings)
+    client = ChatClient(address, user=cli.user_id, project=cli.project, certificate=settings.ssl_certfile)
+    try:
+        is_running = url is not None or (settings.port != 0 and client.is_reachable())
+    finally:
+        client.close()
+    if is_running:
+        _show(cli, address, no_open=no_open, hint="it is running")
+        return
+    check_settings(settings)
+    with bind_sockets(settings.host, settings.port) as listening:
+        # The sockets are bound, so that a browser that is faster than the server waits.
+        _show(cli, listening.url(tls=bool(settings.ssl_certfile)), no_open=no_open, hint="Ctrl-C stops it")
+        serve(settings, listening)
+
+
+def _show(cli: CliContext, address: str, *, no_open: bool, hint: str) -> None:
+    page = f"{address.rstrip('/')}/"
+    cli.reply({"page": page}, "The page is at ", bold(page), dim(f"  {hint}"))
+    sys.stdout.flush()
+    if not no_open:
+        # Some browsers of a terminal return only when they are closed.
+        threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recollect.cli.context import CliContext, ExitCode, command, pass_cli
+from recollect.cli.context import CliContext, ExitCode, command
 from recollect.cli.output import Column, ProgressBar, bold, dim, pluralize, print_json, print_line, print_table
 from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
-    from recollect.mirror.diff import Difference
     from recollect.mirror.mirror import Mirror
-    from recollect.mirror.state import MirrorStatus, SyncResult
     from recollect.service.diagnosis import IndexAdmin
     from recollect.service.service import ModelState
 
@@ -49,25 +46,22 @@ def _run_with_index(settings: Settings, action: Callable[[IndexAdmin], Awaitable
 
 
 @command("recollect index status", scope="", group=index)
-@pass_cli
 def status(cli: CliContext) -> None:
     """Print which index is used, whether it is available, and how far it lags behind the ledger."""
     settings = cli.settings()
     state = _run_with_index(settings, lambda index: index.status())
-    result = {"index": "exact" if state["engine"] is None else settings.index, **state}
-    if result["engine"] is None:
-        cli.reply(result, "Vectors are searched exactly, in memory, and are always in sync with the ledger.")
-        return
-    lag = f"{pluralize(result['users_behind'], 'user')} behind the ledger."
-    if result["users"] is None:
-        cli.reply(result, f"{result['engine']} is open in another process, such as a server; {lag}")
+    engine = state["engine"]
+    lag = f"{pluralize(state['users_behind'], 'user')} behind the ledger."
+    if engine is None:
+        message = "Vectors are searched exactly, in memory, and are always in sync with the ledger."
+    elif state["users"] is None:
+        message = f"{engine} is open in another process, such as a server; {lag}"
     else:
-        users = pluralize(result["users"], "user")
-        cli.reply(result, f"{result['engine']} is available. It has rows of {users}; {lag}")
+        message = f"{engine} is available. It has rows of {pluralize(state['users'], 'user')}; {lag}"
+    cli.reply({"index": "exact" if engine is None else settings.index, **state}, message)
 
 
 @command("recollect index verify", "recollect index verify --json", scope="", group=index)
-@pass_cli
 def verify(cli: CliContext) -> None:
     """Compare the vector database with the ledger, user by user; the exit code is 6 if they differ.
 
@@ -92,7 +86,6 @@ def verify(cli: CliContext) -> None:
 
 
 @command("recollect index rebuild", scope="", group=index)
-@pass_cli
 def rebuild(cli: CliContext) -> None:
     """Rebuild the vector database from the ledger.
 
@@ -109,7 +102,6 @@ def rebuild(cli: CliContext) -> None:
 @click.option("--status", is_flag=True, help="Only print the models and their progress.")
 @click.option("--back", is_flag=True, help="Also if the model of the settings was replaced earlier.")
 @click.option("--drop", is_flag=True, help="Delete the vectors of earlier models now, not a day later.")
-@pass_cli
 def reembed(cli: CliContext, status: bool, back: bool, drop: bool) -> None:
     """Switch to the embedding model of the settings now.
 
@@ -127,24 +119,20 @@ def reembed(cli: CliContext, status: bool, back: bool, drop: bool) -> None:
 
 
 def _print_models(cli: CliContext, states: list[ModelState]) -> None:
-    if cli.json:
-        print_json({"models": [_model_dict(state) for state in states]})
+    if cli.replied({"models": [_model_dict(state) for state in states]}):
         return
     for state in sorted(states, key=lambda each: (not each.is_current, each.retired_at is not None)):
-        so_far = f"{state.embedded:,} of {state.to_embed:,} memories done"
-        descriptions = {
-            "current": f"searched since {state.current_at:%Y-%m-%d %H:%M} UTC" if state.current_at else "",
-            "replaced": f"replaced at {state.retired_at:%Y-%m-%d %H:%M} UTC" if state.retired_at else "",
-            "coming": f"in progress, {so_far}",
-            "begun": f"interrupted, {so_far}",
-        }
-        print_line(f"{state.model}: {descriptions[_model_state_name(state)]}")
+        print_line(f"{state.model}: {_describe_model(state)[1]}")
 
 
-def _model_state_name(state: ModelState) -> str:
+def _describe_model(state: ModelState) -> tuple[str, str]:
+    """Return the state of a model, and a description."""
     if state.is_current:
-        return "current"
-    return "replaced" if state.retired_at is not None else "coming" if state.is_pending else "begun"
+        return "current", f"searched since {state.current_at:%Y-%m-%d %H:%M} UTC"
+    if state.retired_at is not None:
+        return "replaced", f"replaced at {state.retired_at:%Y-%m-%d %H:%M} UTC"
+    so_far = f"{state.embedded:,} of {state.to_embed:,} memories done"
+    return ("coming", f"in progress, {so_far}") if state.is_pending else ("begun", f"interrupted, {so_far}")
 
 
 def _model_dict(state: ModelState) -> dict[str, Any]:
@@ -152,7 +140,7 @@ def _model_dict(state: ModelState) -> dict[str, Any]:
         "model": state.model.name,
         "dimensions": state.model.dimensions,
         "embedder": state.origin.spec,
-        "state": _model_state_name(state),
+        "state": _describe_model(state)[0],
         "current_at": state.current_at.isoformat() if state.current_at else None,
         "replaced_at": state.retired_at.isoformat() if state.retired_at else None,
         "done": state.embedded,
@@ -162,24 +150,22 @@ def _model_dict(state: ModelState) -> dict[str, Any]:
 
 @command("recollect partition 16 --database postgresql://host/recollect", scope="")
 @click.argument("parts", type=click.IntRange(2, 1024))
-@pass_cli
 def partition(cli: CliContext, parts: int) -> None:
     """Partition the large tables of PostgreSQL by user.
 
     Into PARTS partitions, for tables of hundreds of gigabytes. Stop everything that uses the database first: one
     transaction rewrites the tables, and needs as much free space as they take.
     """
-    asyncio.run(_partition_tables(cli.settings(), parts))
-    cli.reply({"parts": parts}, f"Split the large tables into {parts} parts each.")
-
-
-async def _partition_tables(settings: Settings, parts: int) -> None:
     from recollect.service.diagnosis import partition_tables
     from recollect.wiring import open_store
 
-    # Opening the ledger also migrates its tables.
-    async with open_store(settings) as (ledger, _):
-        await partition_tables(ledger, parts)
+    async def run() -> None:
+        # Opening the ledger also migrates its tables.
+        async with open_store(cli.settings()) as (ledger, _):
+            await partition_tables(ledger, parts)
+
+    asyncio.run(run())
+    cli.reply({"parts": parts}, f"Split the large tables into {parts} parts each.")
 
 
 _MAX_SHOWN = 20
@@ -198,7 +184,6 @@ def _load_settings(cli: CliContext) -> Settings:
 
 
 @command("recollect mirror status --preset markdown-proxy", scope="", group=mirror, name="status")
-@pass_cli
 def mirror_status(cli: CliContext) -> None:
     """Show what is mirrored, rejected files and the reasons, conflicts, and memories without a file."""
     from recollect.mirror.state import read_mirror_status
@@ -206,63 +191,49 @@ def mirror_status(cli: CliContext) -> None:
 
     settings = _load_settings(cli)
     current = read_mirror_status(mirror_folder(settings))
+    # Memories that wait for review have no files.
     review, problem = 0, ""
     try:
-        review = _count_in_review(cli) if current.synced_at is not None else 0
+        if current["synced_at"] is not None:
+            with cli.open({"worker": False}) as memory:
+                review = memory.admin.stats()["review"]
     except RecollectError as error:
         # The files can be shown without the ledger.
         problem = str(error)
-    if cli.json:
-        print_json({**current.to_dict(), "review": None if problem else review})
+    if cli.replied({**current, "review": None if problem else review}):
         return
     _print_status(current, review=review)
     if problem:
         print_line("The number of memories in review is unknown: ", dim(problem))
 
 
-def _count_in_review(cli: CliContext) -> int:
-    """Return how many memories wait for review; they have no files."""
-    with cli.open({"worker": False}) as memory:
-        return memory.admin.stats()["review"]
-
-
 @command("recollect mirror sync --preset markdown-proxy", scope="", group=mirror)
-@pass_cli
 def sync(cli: CliContext) -> None:
     """Sync files and ledger now.
 
     A running server syncs continuously; this is for when none is running.
     """
-    settings = _load_settings(cli)
     with ProgressBar("Comparing") as progress:
-        done = asyncio.run(_sync(settings, progress))
-    counts = {
-        "written": len(set(done.written)),
-        "added": done.added,
-        "edited": done.edited,
-        "forgotten": done.forgotten,
-        "restored": done.restored,
-        "conflicts": done.conflicts,
-        "aside": done.bad,
-    }
+        done = _run_with_mirror(cli, lambda mirror: mirror.sync(progress))
+    names = ("added", "edited", "forgotten", "restored", "conflicts")
+    counts = {"written": len(set(done.written)), **{name: getattr(done, name) for name in names}, "aside": done.bad}
     changes = "; ".join(f"{count:,} {how}" for how, count in counts.items() if count)
     cli.reply(counts, f"{changes}." if changes else "Files and memories say the same.")
 
 
-async def _sync(settings: Settings, progress: ProgressBar) -> SyncResult:
-    async with _open_mirror(settings) as mirror:
-        return await mirror.sync(progress)
-
-
-@asynccontextmanager
-async def _open_mirror(settings: Settings) -> AsyncIterator[Mirror]:
+def _run_with_mirror(cli: CliContext, action: Callable[[Mirror], Awaitable[_T]]) -> _T:
     from recollect.wiring import open_mirror, open_service
 
-    service = await open_service(settings)
-    try:
-        yield open_mirror(settings, service)
-    finally:
-        await service.close()
+    settings = _load_settings(cli)
+
+    async def run() -> _T:
+        service = await open_service(settings)
+        try:
+            return await action(open_mirror(settings, service))
+        finally:
+            await service.close()
+
+    return asyncio.run(run())
 
 
 @command(
@@ -272,15 +243,11 @@ async def _open_mirror(settings: Settings) -> AsyncIterator[Mirror]:
     group=mirror,
     name="verify",
 )
-@pass_cli
 def mirror_verify(cli: CliContext) -> None:
     """Compare every file with its memory; the exit code is 4 if any differ."""
-    settings = _load_settings(cli)
     with ProgressBar("Verifying") as progress:
-        count, differences = asyncio.run(_verify(settings, progress))
-    if cli.json:
-        print_json({"files": count, "differences": [asdict(each) for each in differences]})
-    else:
+        count, differences = _run_with_mirror(cli, lambda mirror: mirror.verify(progress))
+    if not cli.replied({"files": count, "differences": [asdict(each) for each in differences]}):
         for each in differences[:_MAX_SHOWN]:
             print_line(bold(each.where), dim(f"  {each.what}"))
         if len(differences) > _MAX_SHOWN:
@@ -291,29 +258,24 @@ def mirror_verify(cli: CliContext) -> None:
         click.get_current_context().exit(int(ExitCode.CONFLICT))
 
 
-async def _verify(settings: Settings, progress: ProgressBar) -> tuple[int, list[Difference]]:
-    async with _open_mirror(settings) as mirror:
-        return await mirror.verify(progress)
-
-
-def _print_status(current: MirrorStatus, *, review: int) -> None:
-    print_line(bold(str(current.folder)))
-    if current.synced_at is None:
+def _print_status(current: dict[str, Any], *, review: int) -> None:
+    print_line(bold(current["folder"]))
+    if current["synced_at"] is None:
         print_line("Nothing is mirrored yet. ", dim("Run recollect serve, or recollect mirror sync."))
         return
-    memories, tombstones = pluralize(current.counts["memories"], "memory", "memories"), current.counts["tombstones"]
-    print_line(f"{memories} and {pluralize(tombstones, 'tombstone')} of {pluralize(current.users, 'user')}.")
-    is_mirrored = current.process is not None
-    print_line(f"Mirrored by process {current.process}." if is_mirrored else "No process mirrors it now.")
-    versions = "versions by git" if current.versions else "no versions"
-    print_line(dim(f"Last compared {current.synced_at[:19]}; {versions}."))
+    memories, tombstones = pluralize(current["memories"], "memory", "memories"), current["tombstones"]
+    print_line(f"{memories} and {pluralize(tombstones, 'tombstone')} of {pluralize(current['users'], 'user')}.")
+    process = current["mirrored_by"]
+    print_line("No process mirrors it now." if process is None else f"Mirrored by process {process}.")
+    versions = "versions by git" if current["versions"] else "no versions"
+    print_line(dim(f"Last compared {current['synced_at'][:19]}; {versions}."))
     if review:
         wait = "1 memory waits" if review == 1 else f"{review:,} memories wait"
         print_line(f"{wait} for review, without a file until then: ", bold("recollect review"))
-    for rejected in current.rejected[:_MAX_SHOWN]:
-        print_line("Rejected: ", bold(rejected.path), dim(f"  {rejected.reason}"))
-    for conflict in current.conflicts[:_MAX_SHOWN]:
-        print_line("Conflict: ", bold(conflict.path), dim("  has the text an edit replaced; delete it after reading"))
-    more = max(0, len(current.rejected) - _MAX_SHOWN) + max(0, len(current.conflicts) - _MAX_SHOWN)
-    if more:
+    for rejected in current["aside"][:_MAX_SHOWN]:
+        print_line("Rejected: ", bold(rejected["path"]), dim(f"  {rejected['reason']}"))
+    hint = dim("  has the text an edit replaced; delete it after reading")
+    for conflict in current["conflicts"][:_MAX_SHOWN]:
+        print_line("Conflict: ", bold(conflict["path"]), hint)
+    if more := sum(max(0, len(current[name]) - _MAX_SHOWN) for name in ("aside", "conflicts")):
         print_line(dim(f"and {more:,} more; --json lists all"))

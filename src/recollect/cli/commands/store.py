@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
+from recollect.cli.context import CliContext, command, to_results, usage_error
 from recollect.cli.options import (
     VERSION_OPTION,
     WHY_OPTION,
@@ -29,7 +29,6 @@ from recollect.cli.output import (
     format_short_time,
     json_text,
     pluralize,
-    print_json,
     print_line,
     print_redacted,
 )
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
 @click.option("--correction", is_flag=True, help="Replace the value of the key, whatever its confidence.")
 @click.option("--idempotency-key", metavar="KEY", help="Run once, however often the same key is sent.")
 @WHY_OPTION
-@pass_cli
 def add(cli: CliContext, /, text: tuple[str, ...], fields: dict[str, Any], why: str, **options: Any) -> None:
     """Store a memory verbatim.
 
@@ -73,9 +71,7 @@ def add(cli: CliContext, /, text: tuple[str, ...], fields: dict[str, Any], why: 
     content = None if is_keyed else read_text_argument(text, name="content")
     with cli.open() as memory:
         outcome = memory.acting_as("cli", why=why).add(content, **cli.scope_args, **options, **fields)
-    if cli.json:
-        print_json(outcome.to_dict())
-    else:
+    if not cli.replied(outcome.to_dict()):
         _print_added(outcome, content)
         print_redacted(outcome.redacted)
 
@@ -106,7 +102,6 @@ def _print_added(outcome: Outcome, content: str | None) -> None:
 @click.option("--name", metavar="NAME", help="The speaker's name.")
 @click.option("--mode", metavar="MODE", help="What the LLM extracts from: chat, document, task or profile.")
 @click.option("--no-wait", is_flag=True, help="Leave learning to a worker.")
-@pass_cli
 def remember(
     cli: CliContext, text: tuple[str, ...], role: str, name: str | None, mode: str | None, no_wait: bool
 ) -> None:
@@ -118,8 +113,7 @@ def remember(
     message = {"role": role, "content": content, **({"name": name} if name else {})}
     with cli.open({"worker": False} if no_wait else None) as memory:
         remembered = memory.acting_as("cli").remember(message, **cli.scope_args, wait=not no_wait, mode=mode)
-    if cli.json:
-        print_json(remembered.to_dict())
+    if cli.replied(remembered.to_dict()):
         return
     where = f" of session {cli.session}" if cli.session else ""
     for turn in remembered:
@@ -155,7 +149,6 @@ def _describe_learning(job: Job | None) -> list[str]:
 @field_options
 @VERSION_OPTION
 @WHY_OPTION
-@pass_cli
 def update(
     cli: CliContext,
     memory_id: str,
@@ -173,14 +166,11 @@ def update(
         outcome = memory.acting_as("cli", why=why).update(
             memory_id, content, user_id=cli.user_id, expected_version=expect_version, **fields
         )
-    if cli.json:
-        print_json(outcome.to_dict())
-        return
     if outcome.changed:
-        print_line("Updated ", bold(outcome.id), f" to version {outcome.record.version}.")
+        cli.reply(outcome.to_dict(), "Updated ", bold(outcome.id), f" to version {outcome.record.version}.")
     else:
-        print_line(bold(outcome.id), " already has these values; nothing changed.")
-    print_redacted(outcome.redacted)
+        cli.reply(outcome.to_dict(), bold(outcome.id), " already has these values; nothing changed.")
+    print_redacted(() if cli.json else outcome.redacted)
 
 
 _MAX_COUNTED = 1000
@@ -196,7 +186,6 @@ _MAX_COUNTED = 1000
 @YES_OPTION
 @WHY_OPTION
 @filter_options
-@pass_cli
 def forget(cli: CliContext, memory_id: str | None, everything: bool, yes: bool, why: str, filter: Filter) -> None:
     """Remove a memory, or all of them, from recall.
 
@@ -237,7 +226,6 @@ def _confirm_forget_all(cli: CliContext, memory: Memory, filter: Filter) -> bool
 @command("recollect restore ID --user alex")
 @click.argument("memory_id", metavar="ID")
 @WHY_OPTION
-@pass_cli
 def restore(cli: CliContext, memory_id: str, why: str) -> None:
     """Make a forgotten or superseded memory active again."""
     with cli.open() as memory:
@@ -252,7 +240,6 @@ def restore(cli: CliContext, memory_id: str, why: str) -> None:
 @click.argument("change_id", metavar="[CHANGE]", type=int, required=False)
 @click.option("--any", "anyones", is_flag=True, help="The last change by anyone, learning and maintenance included.")
 @WHY_OPTION
-@pass_cli
 def undo(cli: CliContext, change_id: int | None, anyones: bool, why: str) -> None:
     """Undo the last change, or a change by its number.
 
@@ -294,7 +281,6 @@ def _describe_undone(memory: Memory, outcomes: tuple[Outcome, ...], user_id: str
 @click.option("--replay", metavar="FILE", help="Repeat the erasures of these receipts in a restored database.")
 @YES_OPTION
 @click.option("--why", default="", metavar="TEXT", help="The reason, stored with the receipt.")
-@pass_cli
 def erase(
     cli: CliContext,
     memory_id: str | None,
@@ -328,9 +314,7 @@ def erase(
         receipt = memory.acting_as("cli", why=why).erasure.erase(
             **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole
         )
-    if cli.json:
-        print_json(receipt.to_dict())
-    else:
+    if not cli.replied(receipt.to_dict()):
         _print_receipt(receipt, description)
 
 
@@ -415,17 +399,13 @@ def _replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None
         return
     with cli.open() as memory:
         receipts = memory.acting_as("cli", why=why).erasure.replay(erasures)
-    if cli.json:
-        print_json({"given": len(erasures), **to_results(receipts)})
+    if cli.replied({"given": len(erasures), **to_results(receipts)}):
         return
     for receipt in receipts:
-        _print_receipt(
-            receipt, f"{receipt.what.target} {receipt.what.id}".rstrip() + f" of user {receipt.scope.user}"
-        )
-    skipped = len(erasures) - len(receipts)
-    print_line(
-        f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known here, or had nothing to erase."
-    )
+        target = f"{receipt.what.target} {receipt.what.id}".rstrip()
+        _print_receipt(receipt, f"{target} of user {receipt.scope.user}")
+    done, skipped = pluralize(len(receipts), "erasure"), len(erasures) - len(receipts)
+    print_line(f"Replayed {done}; {skipped:,} were known here, or had nothing to erase.")
 
 
 def read_receipts(file: str) -> list[Erasure]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from recollect.cli.commands.store import read_receipts
-from recollect.cli.context import DEFAULT_USER, CliContext, ExitCode, command, pass_cli, usage_error
+from recollect.cli.context import DEFAULT_USER, CliContext, ExitCode, command, usage_error
 from recollect.cli.options import open_new_file
-from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_json, print_line
+from recollect.cli.output import ProgressBar, dim, format_short_time, json_text, pluralize, print_line
 from recollect.transfer.importers.items import IMPORTERS, TRANSCRIPT_FOLDERS, ImportReport, recognise_source
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ def backup() -> None:
 @command("recollect backup make monday.backup", scope="", group=backup)
 @click.argument("file")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@pass_cli
 def make(cli: CliContext, file: str, force: bool) -> None:
     """Write everything to one file, while the ledger is in use.
 
@@ -47,25 +46,21 @@ def make(cli: CliContext, file: str, force: bool) -> None:
 
 
 @command("recollect backup list", scope="", group=backup, name="list")
-@pass_cli
 def list_backups(cli: CliContext) -> None:
     """List the newest backups of this ledger: when each was made, its file, and whether it is still there."""
     with cli.open() as memory:
         made = memory.admin.backups()
-    if cli.json:
-        print_json({"results": made})
+    if not made or cli.json:
+        cli.reply({"results": made}, "No backup was made of this ledger: recollect backup make FILE")
         return
     for each in made:
         moment = format_short_time(datetime.fromisoformat(each["made_at"]))
         gone = "" if each["exists"] else "  (gone)"
         print_line(f"{moment}  {pluralize(each['bytes'], 'byte'):>18}  {each['file']}{gone}")
-    if not made:
-        print_line("No backup was made of this ledger: recollect backup make FILE")
 
 
 @command("recollect backup make tuesday.backup", "recollect backup verify tuesday.backup", scope="", group=backup)
 @click.argument("file")
-@pass_cli
 def verify(cli: CliContext, file: str) -> None:
     """Check that a backup is complete, readable and unchanged.
 
@@ -87,7 +82,6 @@ def verify(cli: CliContext, file: str) -> None:
 @click.option("--erasures", metavar="FILE", help="Later erasures, as `recollect erase --receipts --to` wrote them.")
 @click.option("--force", is_flag=True, help="Replace an existing ledger, which is kept under another name.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@pass_cli
 def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: bool) -> None:
     """Verify a backup and make it the ledger.
 
@@ -108,16 +102,15 @@ def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: 
         done = asyncio.run(
             restore_backup(Path(file), settings, open_service, erasures=receipts, force=force, progress=callback)
         )
-    if cli.json:
-        replaced = None if done.replaced is None else str(done.replaced)
-        summary = {"erased_again": done.erased, "keys_revoked_again": done.revoked, "replaced": replaced}
-        print_json({**done.backup.to_dict(), **summary})
+    replaced = None if done.replaced is None else str(done.replaced)
+    summary = {"erased_again": done.erased, "keys_revoked_again": done.revoked, "replaced": replaced}
+    if cli.replied({**done.backup.to_dict(), **summary}):
         return
     _print_backup(cli, done.backup, f"Restored {file}, made {format_short_time(done.backup.made_at)}")
     if done.erased or done.revoked:
         print_line(f"  repeated later erasures: {done.erased:,}; revoked keys again: {done.revoked:,}")
-    if done.replaced is not None:
-        print_line(dim(f"  the replaced ledger is {done.replaced}, with all its data; delete it later"))
+    if replaced:
+        print_line(dim(f"  the replaced ledger is {replaced}, with all its data; delete it later"))
 
 
 def _percent_callback(progress: ProgressBar) -> Callable[[int, int], None]:
@@ -139,7 +132,6 @@ _EXPORTED_KINDS = ("memories", "turns", "superseded", "review", "forgotten")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--sessions/--no-sessions", default=True, help="Whether to include session states and summaries.")
 @click.option("--embeddings", is_flag=True, help="Include vectors, which an import with the same model reuses.")
-@pass_cli
 def export(cli: CliContext, file: str, force: bool, sessions: bool, embeddings: bool) -> None:
     """Write memories and turns as JSON Lines.
 
@@ -187,7 +179,6 @@ async def _write_export(cli: CliContext, out: TextIO, **options: bool) -> int:
 @click.option("--learn", is_flag=True, help="Learn from the imported turns in the background.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 @click.option("--token", metavar="KEY", envvar="MEM0_API_KEY", help="The key of an API; or set MEM0_API_KEY.")
-@pass_cli
 def import_(
     cli: CliContext,
     source: str,
@@ -232,9 +223,7 @@ def import_(
             token=token,
             progress=progress,
         )
-    if cli.json:
-        print_json(report.to_dict())
-    else:
+    if not cli.replied(report.to_dict()):
         _print_import_report(report)
     if report.refused:
         raise click.exceptions.Exit(ExitCode.INVALID)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession, extract_text
+from recollect.transfer.importers.items import (
+    SkippedItem,
+    SourceItem,
+    SourceRecord,
+    SourceSession,
+    extract_text,
+    read_turn,
+)
 from recollect.transfer.importers.markdown import iter_blocks
 from recollect.transfer.importers.source import ImportSource, read_each
-
-_ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def recognise(source: ImportSource) -> str:
@@ -35,23 +40,15 @@ def _read_conversation(conversation: Mapping[str, Any], where: str) -> Iterator[
     project = conversation.get("project")
     project_id = project.get("uuid") if isinstance(project, Mapping) else None
     for message in conversation["chat_messages"]:
-        location = f"{where}, message {message.get('uuid')}"
-        role = _ROLES.get(message.get("sender"))
-        text = extract_text(message.get("content")) or extract_text(message.get("text"))
-        if role is None:
-            yield SkippedItem(location, f"messages of role {message.get('sender')} are not imported")
-        elif not text:
-            yield SkippedItem(location, "a message without text")
-        else:
-            yield SourceRecord(
-                id=str(message["uuid"]),
-                text=text,
-                where=location,
-                at=message.get("created_at") or conversation.get("created_at"),
-                session=session,
-                project=project_id,
-                role=role,
-            )
+        yield read_turn(
+            message.get("sender"),
+            extract_text(message.get("content")) or extract_text(message.get("text")),
+            where=f"{where}, message {message.get('uuid')}",
+            id=str(message["uuid"]),
+            at=message.get("created_at") or conversation.get("created_at"),
+            session=session,
+            project=project_id,
+        )
     title, summary = str(conversation.get("name") or ""), str(conversation.get("summary") or "")
     yield SourceSession(session=session, project=project_id, title=title, summary=summary)
 

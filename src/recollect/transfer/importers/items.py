@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from recollect.errors import InvalidInput
+from recollect.model.plain import PlainValue
 
 if TYPE_CHECKING:
     from recollect.transfer.importers.source import ImportSource
@@ -51,7 +52,7 @@ class SourceSession:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedItem:
+class SkippedItem(PlainValue):
     """Something that is not imported, and the reason."""
 
     where: str
@@ -103,6 +104,19 @@ def optional_text(value: Any) -> str | None:
     return str(value) if value else None
 
 
+SPEAKERS = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
+
+
+def read_turn(role: Any, text: str, *, where: str, **fields: Any) -> SourceRecord | SkippedItem:
+    """Return a message of the user or the assistant as a turn, or why it is skipped."""
+    speaker = SPEAKERS.get(str(role).lower())
+    if speaker is None:
+        return SkippedItem(where, f"messages of role {role} are not imported")
+    if not text:
+        return SkippedItem(where, "a message without text")
+    return SourceRecord(text=text, where=where, role=speaker, **fields)
+
+
 def skipped_counts(where: str, counts: Mapping[str, int]) -> Iterator[SkippedItem]:
     """Yield one item for each reason, with its count."""
     for why, count in counts.items():
@@ -140,7 +154,7 @@ class ImportOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
+class ImportReport(PlainValue):
     """The result of an import, or of a dry run.
 
     `why` is the evidence for the `kind` of the source. `left` counts the skipped items by reason, `named` lists the
@@ -163,13 +177,8 @@ class ImportReport:
     dry_run: bool = False
     learning: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        values = asdict(self)
-        return values | {"users": list(self.users), "left": dict(self.left), "named": list(values["named"])}
 
-
-# In the order they are tried: distinctive formats first, plain text last. Each is a module of this package.
+# In the order they are tried: distinctive formats first, plain text last.
 IMPORTERS = (
     "mem0", "agent-cli", "langgraph", "letta", "chatgpt", "claude", "claude-code", "codex", "gemini", "cursor", "zep",
     "recollect", "markdown",
@@ -184,17 +193,23 @@ TRANSCRIPT_FOLDERS = {
 _POSTGRES_KINDS = ("mem0", "langgraph")
 
 
-def load_importer(kind: str) -> Importer:
-    """Import the importer of a product."""
+def load_importer(kind: str, source: ImportSource) -> Importer:
+    """Import the importer of a product; raise InvalidInput if there is none, or it cannot read such a source."""
     if kind not in IMPORTERS:
         raise InvalidInput(f"unknown product {kind!r}; the known ones are {', '.join(IMPORTERS)}")
+    if source.is_database and kind not in _POSTGRES_KINDS:
+        raise InvalidInput(f"{kind} does not use PostgreSQL; {' and '.join(_POSTGRES_KINDS)} do")
+    if kind in TRANSCRIPT_FOLDERS:
+        from recollect.transfer.importers.coding_agents import TRANSCRIPT_IMPORTERS
+
+        return TRANSCRIPT_IMPORTERS[kind]
     return import_module(f"recollect.transfer.importers.{kind.replace('-', '_')}")
 
 
 def recognise_source(source: ImportSource) -> tuple[str, str]:
     """Return the product of a source, and the evidence for it."""
     if source.is_database:
-        reasons = {kind: why for kind in _POSTGRES_KINDS if (why := load_importer(kind).recognise(source))}
+        reasons = {kind: why for kind in _POSTGRES_KINDS if (why := load_importer(kind, source).recognise(source))}
         if not reasons:
             products = " or ".join(_POSTGRES_KINDS)
             raise InvalidInput(f"{source.display_name} has no tables of {products}: is it the right database?")
@@ -202,12 +217,6 @@ def recognise_source(source: ImportSource) -> tuple[str, str]:
             raise InvalidInput(f"{source.display_name} has tables of {' and of '.join(reasons)}: choose one")
         return next(iter(reasons.items()))
     for kind in IMPORTERS:
-        if why := load_importer(kind).recognise(source):
+        if why := load_importer(kind, source).recognise(source):
             return kind, why
     raise InvalidInput(f"{source.display_name} is not recognised; name its product: {', '.join(IMPORTERS)}")
-
-
-def check_readable(kind: str, source: ImportSource) -> None:
-    """Raise an InvalidInput if the product does not use PostgreSQL but the source is one."""
-    if source.is_database and kind in IMPORTERS and kind not in _POSTGRES_KINDS:
-        raise InvalidInput(f"{kind} does not use PostgreSQL; {' and '.join(_POSTGRES_KINDS)} do")

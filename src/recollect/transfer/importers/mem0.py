@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from recollect.errors import InvalidInput, UpstreamUnavailable
-from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession, optional_text
+from recollect.transfer.importers.items import (
+    SkippedItem,
+    SourceItem,
+    SourceRecord,
+    SourceSession,
+    optional_text,
+    read_turn,
+)
 from recollect.transfer.importers.source import ImportSource, has_tables, iter_rows, open_sqlite
 
 # Fields of a payload that are fields of a memory, or that are not imported.
@@ -143,17 +150,14 @@ def _read_messages(source: ImportSource, name: str) -> Iterator[SourceItem]:
         scope_ids = dict(parse_qsl(scope))
         session = scope_ids.get("run_id") or f"mem0 {scope}"
         for row in group:
-            if row["role"] not in ("user", "assistant"):
-                yield SkippedItem(f"message {row['id']}", f"messages of role {row['role']} are not imported")
-                continue
-            yield SourceRecord(
-                id=row["id"],
-                text=row["content"] or "",
+            yield read_turn(
+                row["role"],
+                row["content"] or "",
                 where=f"message {row['id']}",
+                id=row["id"],
                 at=row["created_at"],
                 user=scope_ids.get("user_id"),
                 session=session,
-                role=row["role"],
                 name=row["name"],
             )
         yield SourceSession(session=session, user=scope_ids.get("user_id"))

@@ -1,6 +1,6 @@
 """Read-only access to tables of other products in PostgreSQL.
 
-Sources are read on any thread, but the driver is bound to one event loop: it runs on its own thread.
+Sources are read on any thread, one call at a time, but the driver is bound to one event loop: a runner's own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -46,22 +45,24 @@ GROUP BY c.relname ORDER BY c.relname
 
 
 class PostgresTables:
-    """A snapshot of a database."""
+    """A snapshot of a database; errors are raised as InvalidInput or UpstreamUnavailable."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, connection: Any, *, table_names: list[str], where: str
-    ) -> None:
-        self._loop, self._connection = loop, connection
-        self._table_names, self.where = table_names, where
+    def __init__(self, runner: asyncio.Runner, dsn: str, table_names: Sequence[str]) -> None:
+        self._runner, self._table_names, self.where = runner, table_names, mask_dsn(dsn)
+        self._connection = self._run(_connect(dsn))
         self._columns_by_table: dict[str, dict[str, str]] | None = None
+
+    def close(self) -> None:
+        self._run(_close(self._connection))
 
     def tables_with(self, columns: Mapping[str, str], *, excluding: tuple[str, ...] = ()) -> list[str]:
         """Return the tables with columns of these types; only those that the address names, if any."""
-        names = [name for name, available in self._load_columns().items() if columns.items() <= available.items()]
         return [
             name
-            for name in names
-            if not name.endswith(excluding) and (not self._table_names or name in self._table_names)
+            for name, available in self._load_columns().items()
+            if columns.items() <= available.items()
+            and not name.endswith(excluding)
+            and (not self._table_names or name in self._table_names)
         ]
 
     def check_found(self, tables: Sequence[str], *, product: str) -> None:
@@ -77,42 +78,36 @@ class PostgresTables:
         """Yield the rows of a table in pages, without vectors."""
         columns = [name for name, type in self._load_columns()[table].items() if type not in _VECTORS]
         sql = f"SELECT {', '.join(map(_quote, columns))} FROM {_quote(table)} ORDER BY {order}"  # noqa: S608 - quoted names
-        cursor = _run_on_loop(self._loop, self._cursor(sql), self.where)
-        while page := _run_on_loop(self._loop, cursor.fetch(PAGE_ROWS, timeout=_QUERY_TIMEOUT_S), self.where):
+        cursor = self._run(_open_cursor(self._connection, sql))
+        while page := self._run(cursor.fetch(PAGE_ROWS, timeout=_QUERY_TIMEOUT_S)):
             yield from map(dict, page)
 
     def _load_columns(self) -> dict[str, dict[str, str]]:
         if self._columns_by_table is None:
-            rows = _run_on_loop(self._loop, self._connection.fetch(_TABLES, timeout=_QUERY_TIMEOUT_S), self.where)
-            pairs = ((row["name"], json.loads(row["columns"])) for row in rows)
+            rows = self._run(self._connection.fetch(_TABLES, timeout=_QUERY_TIMEOUT_S))
             # The type of an extension may be qualified by its schema.
             self._columns_by_table = {
-                name: {each: type.rpartition(".")[2] for each, type in columns.items()} for name, columns in pairs
+                row["name"]: {each: type.rpartition(".")[2] for each, type in json.loads(row["columns"]).items()}
+                for row in rows
             }
         return self._columns_by_table
 
-    async def _cursor(self, sql: str) -> Any:
-        return await self._connection.cursor(sql, timeout=_QUERY_TIMEOUT_S)
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._runner.run(work)
+        except (*ERRORS, ValueError) as error:
+            raise _translate_error(error, self.where) from None
 
 
 @contextmanager
 def open_tables(source: ImportSource) -> Iterator[PostgresTables]:
-    """Connect to the database of an address; errors are raised as InvalidInput or UpstreamUnavailable."""
-    dsn, table_names = split_address(source.location)
-    where = mask_dsn(dsn)
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="recollect-import", daemon=True)
-    thread.start()
-    connection = None
-    try:
-        connection = _run_on_loop(loop, _connect(dsn), where)
-        yield PostgresTables(loop, connection, table_names=table_names, where=where)
-    finally:
-        if connection is not None:
-            _run_on_loop(loop, _close(connection), where)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    """Connect to the database of an address."""
+    with asyncio.Runner() as runner:
+        tables = PostgresTables(runner, *split_address(source.location))
+        try:
+            yield tables
+        finally:
+            tables.close()
 
 
 def read_tables(
@@ -142,11 +137,9 @@ def split_address(address: str) -> tuple[str, list[str]]:
 
 
 async def _connect(dsn: str) -> Any:
+    settings = {"application_name": "recollect import"}
     connection = await asyncpg.connect(
-        dsn,
-        timeout=_CONNECT_TIMEOUT_S,
-        statement_cache_size=0,
-        server_settings={"application_name": "recollect import"},
+        dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0, server_settings=settings
     )
     try:
         await connection.execute(_BEGIN, timeout=_QUERY_TIMEOUT_S)
@@ -156,18 +149,15 @@ async def _connect(dsn: str) -> Any:
     return connection
 
 
+async def _open_cursor(connection: Any, sql: str) -> Any:
+    return await connection.cursor(sql, timeout=_QUERY_TIMEOUT_S)
+
+
 async def _close(connection: Any) -> None:
     try:
         await connection.close(timeout=_CLOSE_TIMEOUT_S)
     except (*ERRORS, TimeoutError):
         connection.terminate()
-
-
-def _run_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], where: str) -> T:
-    try:
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
-    except (*ERRORS, ValueError) as error:
-        raise _translate_error(error, where) from None
 
 
 def _translate_error(error: Exception, where: str) -> RecollectError:

@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession, optional_text
+from recollect.transfer.importers.items import (
+    SPEAKERS,
+    SkippedItem,
+    SourceItem,
+    SourceRecord,
+    SourceSession,
+    optional_text,
+    read_turn,
+)
 from recollect.transfer.importers.source import ImportSource
 
 _LISTS = ("episodes", "edges", "facts", "messages", "results")
-_ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
 
 
 def recognise(source: ImportSource) -> str:
@@ -74,17 +81,14 @@ def _read_fact(edge: Mapping[str, Any], where: str) -> SourceRecord:
 
 
 def _read_message(data: Mapping[str, Any], where: str) -> SourceItem:
-    role = _ROLES.get(str(data.get("role_type") or data.get("role")).lower())
-    if role is None:
-        return SkippedItem(where, f"messages of role {data.get('role_type') or data.get('role')} are not imported")
-    return SourceRecord(
-        id=str(data.get("uuid") or where),
-        text=str(data.get("content") or ""),
+    return read_turn(
+        data.get("role_type") or data.get("role"),
+        str(data.get("content") or ""),
         where=where,
+        id=str(data.get("uuid") or where),
         at=data.get("created_at") or data.get("valid_at"),
         user=optional_text(data.get("user_id") or data.get("group_id")),
         session=optional_text(data.get("session_id") or data.get("thread_id")) or "zep",
-        role=role,
         name=optional_text(data.get("name")),
     )
 
@@ -104,7 +108,7 @@ def _read_episode(data: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
     for number, line in enumerate(data["content"].splitlines()):
         speaker, separator, spoken = line.partition(":")
         if line.strip():
-            role = _ROLES.get(speaker.rpartition("(")[2].strip(" )").lower() if separator else "", "user")
+            role = SPEAKERS.get(speaker.rpartition("(")[2].strip(" )").lower() if separator else "", "user")
             name = speaker.partition("(")[0].strip() if separator else None
             text = spoken.strip() if separator and spoken.strip() else line
             session = optional_text(data.get("session_id")) or "graphiti"

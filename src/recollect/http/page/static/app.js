@@ -32,6 +32,11 @@ function App() {
 
 function Navigation() {
   const { view } = useRoute();
+  // On small screens the views are a row that scrolls.
+  useEffect(() => {
+    const item = /** @type {HTMLElement | null} */ (document.querySelector(".navigation [aria-current]")?.parentElement);
+    item?.parentElement?.scrollTo({ left: item.offsetLeft - item.parentElement.clientWidth / 2 });
+  }, [view]);
   const { user, users, me, live } = useSession();
   return html`<nav class="navigation" aria-label="Views">
     <a class="brand" href=${link("timeline")}><img src="page/icon.svg" alt="" width="26" height="26" /><span>Recollect</span></a>

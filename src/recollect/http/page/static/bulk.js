@@ -93,6 +93,7 @@ export async function restoreMemories(memories, onProgress) {
     notify(`${plural(gone.length, "memory", "memories")} restored.`, {
       undo: async () => {
         for (const part of inParts(ids, IDS_PER_REQUEST)) await post("forget", { filters: { id: part } });
+        notify("Undone.");
       },
     });
   });
@@ -106,7 +107,7 @@ export async function tagMemories(memories, tag, onProgress) {
   await attempt(async () => {
     await forEach(changed, (memory) => patch(`memories/${memory.id}`, { tags: tagsOf(memory) }), onProgress);
     notify(`${removes ? "Removed" : "Added"} the tag “${tag}” ${removes ? "from" : "to"} ${plural(changed.length, "memory", "memories")}.`, {
-      undo: () => forEach(changed, (memory) => patch(`memories/${memory.id}`, { tags: memory.tags })),
+      undo: () => forEach(changed, (memory) => patch(`memories/${memory.id}`, { tags: memory.tags })).then(() => notify("Undone.")),
     });
   });
 }

@@ -110,8 +110,17 @@ const SOURCES = {
   conversation: "the conversation itself",
   tool: "an agent's tool call",
 };
-/** @param {string} source @returns {string} who or what found it out */
+/** @param {string} source @returns {string} */
 export const describeSource = (source) => SOURCES[source] ?? (source ? `“${source}”` : "no source given");
+/** How summaries and episodes without an LLM were made. @type {Record<string, string>} */
+const MADE = { extract: "quotes, without an LLM", given: "the agent's own report", "model and extract": "an LLM and quotes" };
+/** What an LLM did to state a memory, by its source. @type {Record<string, string>} */
+const LLM_WORK = { reflection: "looked over older memories", consolidation: "merged older memories" };
+
+/** @param {Memory} memory @returns {string} who or what found it out: the name of the LLM, or the built-in selector */
+export function describeOrigin({ source, detail }) {
+  return detail.model ? `${detail.model}, which ${LLM_WORK[source] ?? "read the conversation"}` : (MADE[String(detail.made)] ?? describeSource(source));
+}
 
 /** @type {Record<string, string>} */
 const AUTHORS = {

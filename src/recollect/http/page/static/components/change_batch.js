@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { clock, day, fullTime, plural, shorten, visible } from "../format.js";
-import { describeAuthor, describeSource, isRequested, undoOfNewest, undoTogether } from "../memories.js";
+import { describeAuthor, describeOrigin, isRequested, undoOfNewest, undoTogether } from "../memories.js";
 import { attempt, link, notify, state } from "../session.js";
 import { MemoryBadges, Text } from "./basics.js";
 import { Quote } from "./quote.js";
@@ -107,11 +107,20 @@ function headline(batch, changes, memoryOf) {
   const first = memoryOf(changes[0].entry.memory_id);
   const session = !isRequested(batch) && first?.session_id;
   if (session) {
-    const how = batch.who === "extraction" ? `by ${describeSource(first.source)}` : describeAuthor(batch.who);
-    return html`from session <a href=${link("sessions", session, { project: first.project_id })}>${visible(session)}</a> · ${how}`;
+    return html`from session <a href=${link("sessions", session, { project: first.project_id })}>${visible(session)}</a> · ${visible(learnersOf(batch, changes, memoryOf))}`;
   }
   const why = batch.why ? ` · “${shorten(batch.why, 120)}”` : "";
   return html`by ${visible(describeAuthor(batch.who))}${why}`;
+}
+
+/** The models that learned what is new in a batch; else the step that made the change. @param {Batch} batch @param {Change[]} changes @param {MemoryOf} memoryOf */
+function learnersOf(batch, changes, memoryOf) {
+  const learned = changes.filter(({ entry }) => entry.verb === "add").map(({ entry }) => memoryOf(entry.memory_id));
+  const origins = new Set(learned.flatMap((memory) => (memory && (batch.who === "extraction" || memory.detail.model) ? describeOrigin(memory) : [])));
+  // The end of a session names its job, which says nothing to a person; the end of a run says so.
+  const author = batch.who === "conversation" && batch.why.includes(" ") ? batch.why : describeAuthor(batch.who);
+  const step = batch.who === "extraction" && origins.size ? [] : [author];
+  return [...step, ...[...origins].map((origin) => `by ${origin}`)].join(" · ");
 }
 
 /** @param {Change[]} changes newest first */
@@ -162,7 +171,7 @@ function ChangeRow({ change, memoryOf, isUndone }) {
     </div>
     <div class="change-source">${evidence.length
       ? evidence.slice(0, 2).map((id) => html`<${Quote} key=${id} turn=${memoryOf(id)} memory=${memory?.memory ?? ""} />`)
-      : entry.verb === "add" && memory && html`<p class="soft small">Stored directly, not learned from a message${memory.source ? `. Source: ${describeSource(memory.source)}` : ""}.</p>`}
+      : entry.verb === "add" && memory && html`<p class="soft small">Stored directly, not learned from a message${memory.source ? `. Source: ${visible(describeOrigin(memory))}` : ""}.</p>`}
       ${evidence.length > 2 && html`<p class="soft small">and ${plural(evidence.length - 2, "more message")}</p>`}</div>
   </li>`;
 }

@@ -6,7 +6,7 @@ import { fetchAll } from "../bulk.js";
 import { plural } from "../format.js";
 import { link, messageOf, setQuery, useChanges, useLoad } from "../session.js";
 import { Empty, Failure, Heading, MemoryBadges, Text, Time } from "../components/basics.js";
-import { ChosenFacets, Facets, countFacets, filtersOf, statusesOf } from "../components/facets.js";
+import { ChosenFacets, FACETS, Facets, countFacets, filtersOf, statusesOf } from "../components/facets.js";
 import { SelectionBar, useSelection } from "../components/selection.js";
 import { VirtualList } from "../components/virtual_list.js";
 
@@ -34,7 +34,7 @@ export function View({ route }) {
   const filterKey = [...query].filter(([name]) => name !== "sort").map((each) => each.join("=")).join("&");
   const listing = useMemo(() => ({ filters: filtersOf(query), statuses: statusesOf(query), order: sort === "oldest" ? "oldest" : "newest" }), [filterKey, sort]);
   const list = useMemoryList(listing, search, sort);
-  const counted = useLoad(() => (search ? Promise.resolve(null) : fetchFacets(listing)), [listing, search, list.round]);
+  const counted = useLoad(() => (search ? Promise.resolve(null) : fetchFacets(query)), [listing, search, list.round]);
   const facets = search ? countFacets(list.items) : (counted.data?.facets ?? {});
   const total = search ? list.items.length : (counted.data?.total ?? list.items.length);
   const selection = useSelection(list.items, `${filterKey} ${sort}`);
@@ -59,8 +59,17 @@ export function View({ route }) {
     </div>`;
 }
 
-/** @param {Record<string, unknown>} listing @returns {Promise<{total: number, facets: Record<string, {value: string, count: number}[]>}>} */
-const fetchFacets = ({ filters, statuses }) => post("facets", { filters, statuses });
+/** @typedef {{total: number, facets: Record<string, {value: string, count: number}[]>}} FacetCounts */
+
+/** Count facets; one with a choice is counted without it, so that another value can be added. @param {URLSearchParams} query @returns {Promise<FacetCounts>} */
+async function fetchFacets(query) {
+  const count = (/** @type {URLSearchParams} */ of) => post("facets", { filters: filtersOf(of), statuses: statusesOf(of) });
+  const picked = FACETS.map((facet) => facet.name).filter((name) => name !== "status" && query.get(name));
+  const others = picked.map((name) => count(new URLSearchParams([...query].filter(([each]) => each !== name))));
+  const [counted, ...rest] = /** @type {FacetCounts[]} */ (await Promise.all([count(query), ...others]));
+  picked.forEach((name, index) => (counted.facets[name] = rest[index].facets[name]));
+  return counted;
+}
 
 /** @param {KeyboardEvent} event @param {number} index @param {Memory[]} items @param {ReturnType<typeof useSelection>} selection */
 function onRowKey(event, index, items, selection) {
@@ -170,7 +179,7 @@ async function fetchPage(listing, search, compare, cursor, limit) {
  */
 async function searchEverywhere(query, listing) {
   const filters = { and: [listing.filters, { not: { category: "turn" } }] };
-  const { facets } = await fetchFacets(listing);
+  const { facets } = /** @type {FacetCounts} */ (await post("facets", { filters: listing.filters, statuses: listing.statuses }));
   /** @type {(string | null)[]} */
   const projects = [null, ...facets.project_id.map((each) => each.value).filter(Boolean).slice(0, MAX_PROJECTS)];
   const answers = await Promise.all(projects.map((project) => post("search", { query, filters, limit: SEARCH_LIMIT }, { project_id: project })));

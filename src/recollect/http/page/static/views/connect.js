@@ -7,7 +7,7 @@ import { CopyBlock } from "../components/copy.js";
 import { createKey } from "../components/keys.js";
 import { plural, visible } from "../format.js";
 import { attempt, messageOf, setQuery, state } from "../session.js";
-import { SNIPPETS } from "./connect_snippets.js";
+import { GROUPS, SNIPPETS } from "./connect_snippets.js";
 
 const PROBE = "recollect-connection-test";
 
@@ -22,10 +22,9 @@ export function View({ route }) {
   return html`<${Heading} title="Connect" intro="Choose what you use; paste; done. The snippets already have this server's address." />
     <div class="columns connect">
       <div class="stack">
-        <div class="row" role="group" aria-label="Client">${SNIPPETS.map((each) => html`<button key=${each.name} aria-pressed=${each === chosen} onClick=${() => setQuery({ client: each.name })}>${each.title}</button>`)}</div>
-        <section class="card"><h2>${chosen.title}</h2><p class="soft">${chosen.intro}</p>
-          ${chosen.install && html`<${CopyBlock} text=${chosen.install} label="installation" />`}
-          <${CopyBlock} text=${chosen.code({ base, key: shownKey, user: state.user })} label="snippet" /></section>
+        <div class="clients">${Object.entries(GROUPS).map(([group, title]) => html`<div key=${group} role="group" aria-label=${title}><h2>${title}</h2><div class="segments">${SNIPPETS.filter((each) => each.group === group).map(
+          (each) => html`<button key=${each.name} aria-pressed=${each === chosen} onClick=${() => setQuery({ client: each.name })}>${each.title}</button>`,
+        )}</div></div>`)}</div>
       </div>
       <div class="stack">
         <section class="card"><h2>Key</h2>
@@ -33,7 +32,10 @@ export function View({ route }) {
           ${key ? html`<p>It is shown once and is in the snippet already.</p><${CopyBlock} text=${key} label="key" />` : (state.me?.admin || state.me?.kind === "local") && html`<button onClick=${create}>Create a key for ${visible(state.user)}</button>`}</section>
         <${Test} />
       </div>
-    </div>`;
+    </div>
+    <section class="card snippet"><h2>${chosen.title}</h2><p class="soft">${chosen.intro}</p>
+      ${chosen.install && html`<${CopyBlock} text=${chosen.install} label="installation" />`}
+      <${CopyBlock} text=${chosen.code({ base, key: shownKey, user: state.user })} label="snippet" /></section>`;
 }
 
 function Test() {

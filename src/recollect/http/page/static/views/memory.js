@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { get, patch, post } from "../api.js";
 import { day, percent, plural, visible } from "../format.js";
-import { describeSource, undoOfNewest } from "../memories.js";
+import { describeOrigin, undoOfNewest } from "../memories.js";
 import { attempt, link, notify, state, useChanges, useLoad } from "../session.js";
 import { Badge, Empty, Failure, Heading, MemoryBadges, Text, Time } from "../components/basics.js";
 import { Evidence } from "../components/conversation.js";
@@ -103,7 +103,7 @@ function Details({ memory }) {
     ["Confidence", percent(memory.confidence)],
     ["Importance", percent(memory.importance)],
     ["Trust", `${memory.trust}${TRUST[memory.trust] ? `: ${TRUST[memory.trust]}` : ""}`],
-    ["Learned by", describeSource(memory.source)],
+    ["Learned by", visible(describeOrigin(memory))],
     ["Project", memory.project_id && html`<a href=${link("browse", "", { project_id: memory.project_id })}><${Text} text=${memory.project_id} /></a>`],
     ["Session", memory.session_id && html`<a href=${link("sessions", memory.session_id, { project: memory.project_id })}><${Text} text=${memory.session_id} /></a>`],
     ["Said", html`<${Time} at=${memory.created_at} />`],

@@ -29,6 +29,9 @@ export function View({ route }) {
       : html`<${Tab} />`}`;
 }
 
+/** The states of jobs and their names. @type {Record<string, string>} */
+const JOB_STATES = { waiting: "waiting", running: "running", done: "done", dead: "failed", cancelled: "cancelled" };
+
 function Jobs() {
   const [only, setOnly] = useState("");
   const { data, error, reload } = useLoad(() => get("jobs", { limit: 100, state: only }), [only]);
@@ -38,16 +41,16 @@ function Jobs() {
     notify(text);
     reload();
   });
-  return html`<div class="row">${["", "waiting", "running", "done", "failed"].map((each) => html`<button key=${each} aria-pressed=${only === each} onClick=${() => setOnly(each)}>${each || "all"}</button>`)}
+  return html`<div class="segments" role="group" aria-label="State">${Object.entries({ "": "all", ...JOB_STATES }).map(([each, title]) => html`<button key=${each} aria-pressed=${only === each} onClick=${() => setOnly(each)}>${title}</button>`)}
       <button class="quiet" onClick=${reload}>Refresh</button></div>
     <${Failure} error=${error} retry=${reload} />
     ${data && !data.results.length && html`<${Empty} title="No jobs"><p>Learning, summaries and upkeep run as jobs and are listed here.</p></${Empty}>`}
     ${data?.results.length > 0 && html`<div class="scroll"><table><thead><tr><th>Job</th><th>State</th><th>Result</th><th>When</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
       <tbody>${data.results.map((/** @type {any} */ job) => html`<tr key=${job.id}>
         <td>${job.kind}${job.session_id && html` <a class="small" href=${link("sessions", job.session_id, { project: job.project_id })}>${shorten(job.session_id, 24)}</a>`}</td>
-        <td><${Badge} name=${job.state} kind=${job.state === "failed" ? "bad" : job.state === "done" ? "" : "warn"} />${job.tries > 1 && html` <span class="small soft">${job.tries} tries</span>`}</td>
+        <td><${Badge} name=${JOB_STATES[job.state] ?? job.state} kind=${job.state === "dead" ? "bad" : job.state === "done" ? "" : "warn"} />${job.tries > 1 && html` <span class="small soft">${job.tries} tries</span>`}</td>
         <td class="small"><${JobResult} job=${job} /></td><td class="small"><${Time} at=${job.updated_at} /></td>
-        <td>${job.state === "failed" && html`<button onClick=${() => act(job, "replay", "The job runs again.")}>Retry</button>`}${job.state === "waiting" && html`<button onClick=${() => act(job, "cancel", "The job is cancelled.")}>Cancel</button>`}</td></tr>`)}</tbody></table></div>`}`;
+        <td>${(job.state === "dead" || job.state === "cancelled") && html`<button onClick=${() => act(job, "replay", "The job runs again.")}>Retry</button>`}${job.state === "waiting" && html`<button onClick=${() => act(job, "cancel", "The job is cancelled.")}>Cancel</button>`}</td></tr>`)}</tbody></table></div>`}`;
 }
 
 /** @param {{job: any}} props */
@@ -79,7 +82,7 @@ function Health() {
     ${data && html`<ul class="plain">${data.checks.map((/** @type {any} */ check) => html`<li class="memory-line" key=${check.name}>
         <div class="row"><${Badge} name=${check.state} kind=${check.state === "fail" ? "bad" : check.state === "warn" ? "warn" : "key"} /><b>${check.name}</b><span>${visible(check.message)}</span></div>
         ${check.mend && html`<p class="small soft">${visible(check.mend)}</p>`}</li>`)}</ul>
-      ${data.models?.length > 0 && html`<section class="card"><h2>Embedding models</h2>${data.models.map((/** @type {any} */ model) => html`<div key=${model.model} class="row"><b>${visible(model.model)}</b><span class="soft">${visible(model.state ?? "")}</span><span class="wide"><${Bar} value=${model.total ? model.done / model.total : 1} label=${`${model.done} of ${model.total}`} /></span><span class="small">${model.done?.toLocaleString()} of ${model.total?.toLocaleString()}</span></div>`)}</section>`}`}`;
+      ${data.models?.length > 0 && html`<section class="card"><h2>Embedding models</h2>${data.models.map((/** @type {any} */ model) => html`<div key=${model.model} class="row"><b>${visible(model.model)}</b><span class="soft">${visible(model.state ?? "")}</span><span class="wide"><${Bar} value=${model.total ? model.done / model.total : 1} label=${`${model.done} of ${model.total}`} /></span><span class="small">${model.total ? `${model.done.toLocaleString()} of ${model.total.toLocaleString()}` : "nothing left to embed"}</span></div>`)}</section>`}`}`;
 }
 
 function Backups() {

@@ -2,11 +2,11 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { address, get } from "../api.js";
-import { Failure, Heading, MemoryBadges, Text } from "../components/basics.js";
+import { Badge, Failure, Heading, MemoryBadges, Text } from "../components/basics.js";
 import { plural, shorten, visible } from "../format.js";
 import { link, messageOf, state, useChanges } from "../session.js";
 
-/** @typedef {{number: number, question: string, answer: string, error: string, status: string, recalled: any[] | null, learned: import("../api.js").Memory[], done: boolean}} Exchange */
+/** @typedef {{number: number, question: string, answer: string, error: string, status: string, hits: number, recalled: any[] | null, learned: import("../api.js").Memory[], done: boolean}} Exchange */
 
 /** @returns {string} */
 const newSession = () => `playground-${new Date().toISOString().slice(0, 19).replace(/[:T]/g, "-")}`;
@@ -38,12 +38,12 @@ export function View() {
     if (!question || busy) return;
     form.reset();
     const number = exchanges.length;
-    setExchanges([...exchanges, { number, question, answer: "", error: "", status: "", recalled: null, learned: [], done: false }]);
+    setExchanges([...exchanges, { number, question, answer: "", error: "", status: "", hits: 0, recalled: null, learned: [], done: false }]);
     setBusy(true);
     const history = exchanges.flatMap((each) => [{ role: "user", content: each.question }, { role: "assistant", content: each.answer }]);
     try {
-      const status = await chat([...history, { role: "user", content: question }], session, mode, (text) => change(number, (each) => ({ answer: each.answer + text })));
-      change(number, { status, done: true });
+      const found = await chat([...history, { role: "user", content: question }], session, mode, (text) => change(number, (each) => ({ answer: each.answer + text })));
+      change(number, { ...found, done: true });
     } catch (error) {
       change(number, { error: messageOf(error), done: true });
     }
@@ -51,7 +51,9 @@ export function View() {
     const recalls = await get("recalls", { limit: 5 }).catch(() => ({ results: [] }));
     const own = recalls.results.find((/** @type {any} */ each) => each.question === question);
     const recalled = own ? await get(`recalls/${own.id}`).catch(() => null) : null;
-    change(number, { recalled: recalled?.results.filter((/** @type {any} */ each) => recalled.context.used.includes(each.id)) ?? [] });
+    // With several server processes, another one may have the recall.
+    if (recalled) change(number, { hits: 0 });
+    change(number, { recalled: recalled?.results.filter((/** @type {any} */ each) => recalled.context.used.includes(each.id) && isSource(each)) ?? [] });
   };
   return html`<${Heading} title="Playground" intro=${state.me?.server.upstream ? "Chat with the configured model." : "No model is configured: the answers are made of the memories themselves."}
       actions=${html`<label class="small">Memory <select value=${mode} onChange=${(/** @type {Event} */ event) => setMode(/** @type {HTMLSelectElement} */ (event.target).value)}>
@@ -69,8 +71,11 @@ export function View() {
     </form>`;
 }
 
+/** The built-in model does not quote its own answers. @param {import("../api.js").Memory} memory */
+const isSource = (memory) => Boolean(state.me?.server.upstream) || memory.detail.role !== "assistant";
+
 /**
- * Stream a chat; returns the status of memory.
+ * Stream a chat; returns the status of memory, and how many memories were found.
  * @param {{role: string, content: string}[]} messages @param {string} session @param {string} mode @param {(text: string) => void} onText
  */
 async function chat(messages, session, mode, onText) {
@@ -97,7 +102,7 @@ async function chat(messages, session, mode, onText) {
       if (event.error) throw new Error(event.error.message ?? "The model's server ended the answer.");
       onText(event.choices?.[0]?.delta?.content ?? "");
     }
-    if (done) return response.headers.get("X-Memory-Status") ?? "";
+    if (done) return { status: response.headers.get("X-Memory-Status") ?? "", hits: Number(response.headers.get("X-Memory-Hits")) };
   }
 }
 
@@ -110,9 +115,8 @@ function ExchangeView({ exchange }) {
       <div class="turn-box assistant" aria-live="polite">${exchange.answer ? html`<${Text} text=${exchange.answer} />` : !exchange.error && html`<span class="soft">…</span>`}<${Failure} error=${exchange.error} /></div>
     </div>
     <aside class="small">
-      <h3>Recalled</h3>
-      ${recalled === null ? html`<p class="soft">…</p>` : recalled.length ? html`<ul class="learned">${recalled.map((each) => html`<li key=${each.id}><a href=${link("memory", each.id)}><${Text} text=${shorten(each.memory, 140)} /></a></li>`)}</ul>` : html`<p class="soft">Nothing.</p>`}
-      ${recalled && html`<a href=${link("why", "", { q: exchange.question })}>why?</a>`}
+      <h3>Recalled${recalled && html` <a class="small" href=${link("why", "", { q: exchange.question })}>why?</a>`}</h3>
+      ${recalled === null ? html`<p class="soft">…</p>` : recalled.length ? html`<ul class="learned">${recalled.map((each) => html`<li key=${each.id}><a href=${link("memory", each.id)}><${Text} text=${shorten(each.memory, 140)} /></a>${each.category === "turn" && html` <${Badge} name=${`said by ${each.detail.role === "user" ? "you" : each.detail.role}`} />`}</li>`)}</ul>` : html`<p class="soft">${exchange.hits ? `${plural(exchange.hits, "memory", "memories")}; another process of the server has the list.` : "Nothing."}</p>`}
       <h3>Learned</h3>
       ${learned.length ? html`<ul class="learned">${learned.map((each) => html`<li class="fresh" key=${each.id}><a href=${link("memory", each.id)}><${Text} text=${shorten(each.memory, 140)} /></a><div class="meta"><${MemoryBadges} memory=${each} /></div></li>`)}</ul>` : html`<p class="soft">${exchange.done ? "Nothing so far." : "…"}</p>`}
       ${exchange.status && exchange.status !== "ok" && html`<p class="soft">Memory: ${visible(exchange.status)}</p>`}

@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { ApiError, get, post, request } from "../api.js";
 import { plural, shorten, visible } from "../format.js";
-import { describeSource, undoOfNewest, useMemories } from "../memories.js";
+import { describeOrigin, undoOfNewest, useMemories } from "../memories.js";
 import { attempt, link, messageOf, notify, useChanges, useLoad } from "../session.js";
 import { Empty, Failure, Heading, MemoryBadges, MemoryLine, Text, Time } from "../components/basics.js";
 import { EditDialog } from "../components/memory_actions.js";
@@ -75,7 +75,7 @@ function Item({ memory }) {
     <article class="card stack" aria-live="polite"><div class="meta"><${MemoryBadges} memory=${memory} /><${Time} at=${memory.created_at} /><a href=${link("memory", memory.id)}>Open</a></div>
       <p class="memory-full"><${Text} text=${memory.memory} /></p>
       <div class="why-waits"><h2>Why it waits</h2><p>${reason ? html`${capital(visible(reason))}.` : "It may change how the assistant behaves, and the user did not say it."}</p>
-        <p class="soft small">Proposed by ${visible(proposer || "the extraction")} · source ${visible(describeSource(memory.source))} · trust ${memory.trust}${memory.trust === "high" ? "" : ": not the user's own words"}</p></div>
+        <p class="soft small">Proposed by ${visible(proposer || "the extraction")} · source ${visible(describeOrigin(memory))} · trust ${memory.trust}${memory.trust === "high" ? "" : ": not the user's own words"}</p></div>
       ${memory.evidence.length > 0 && html`<div><h2>The words it came from</h2>${memory.evidence.slice(0, 3).map((id) => html`<${Quote} key=${id} turn=${turnOf(id)} memory=${memory.memory} />`)}</div>`}
     </article>
     <aside class="card" aria-label="Related memories"><h2>${near.data?.conflict ? "It would replace" : "What is remembered near it"}</h2><${Failure} error=${near.error} />

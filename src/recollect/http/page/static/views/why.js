@@ -71,7 +71,7 @@ function Steps({ recall, question, memory }) {
   const total = steps.reduce((sum, [, spent]) => sum + spent, 0);
   return html`<div class="stack why">
     <section class="card"><h2><span class="step">1</span> Decision</h2>
-      <p>${recall.outcome === "skipped" ? "Not searched" : "Searched"}: ${visible(trace?.decision || recall.reason)}</p>
+      <p>${recall.outcome === "skipped" ? "Not searched" : "Searched"}: ${visible(trace?.decision || recall.reason).replace(/^[01]\.\d\d(?= )/, (share) => percent(Number(share)))}</p>
       ${recall.query && recall.query !== question && html`<p>Rewritten to <q><${Text} text=${recall.query} /></q></p>`}
       ${trace?.inferred_terms?.length > 0 && html`<p class="small soft">Added from earlier messages: ${visible(trace.inferred_terms.join(", "))}</p>`}
     </section>

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ _DATA = Path(__file__).parent / "data"
 _SCENES = 12
 # Dialogues of different people that are remembered together, so that there is much to choose from.
 _DIALOGUES = 4
+# Of this many questions one names the month: people remember when, and few of those in the data say it.
+_DATED = 4
 # A span of many turns says little about which of them answers.
 _MAX_SPAN = 12
 
@@ -101,7 +104,7 @@ def read_dialogues(name: str) -> Iterable[DatasetConversation]:
             questions += [
                 DatasetQuestion(
                     id=f"{dialogue['id']}:q{at}",
-                    text=each["q"],
+                    text=_dated(each, dialogue["sessions"]) if at % _DATED == 0 else each["q"],
                     category=each["kind"],
                     gold=tuple(f"{dialogue['id']}:{session}:{turn}" for session, turn in each["evidence"]),
                 )
@@ -113,6 +116,15 @@ def read_dialogues(name: str) -> Iterable[DatasetConversation]:
             turns=tuple(turns),
             questions=tuple(questions),
         )
+
+
+def _dated(question: Mapping[str, Any], sessions: Sequence[Mapping[str, Any]]) -> str:
+    """Return the question with the month of the session that answers it, if one does."""
+    answering = {session for session, _ in question["evidence"]}
+    if len(answering) != 1:
+        return str(question["q"])
+    month = datetime.fromisoformat(sessions[answering.pop()]["date"])
+    return f"{question['q'].rstrip('?. ')} in {month:%B %Y}?"
 
 
 def _conversation(name: str, turns: list[DatasetTurn], questions: list[DatasetQuestion]) -> DatasetConversation:

@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from recollect.models import http_client
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.patient_search import encode_all_rows
 from tests.support.postgres_server import running_server
 
 # Otherwise gRPC, the protocol of Milvus, restarts its threads in every process that a test forks.
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Tests check that files are synced, not how long that takes; only long drills use the disk.
     """
     gc.disable()
+    encode_all_rows()
     selected = config.option.markexpr.replace("not drill", "").replace("not local_llm", "")
     if "local_llm" not in selected:
         # Nothing outside is reached, so HTTP clients need not load the certificates of all public authorities.
@@ -54,6 +56,8 @@ def pytest_collection_finish() -> None:
     """Exempt the thousands of collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
+    # Full collections took a twentieth of all time.
+    gc.set_threshold(2_000, 15, 30)
     gc.enable()
 
 

@@ -112,9 +112,8 @@ def test_the_examples_in_help_run(cli: Cli, path: str) -> None:
         cli.typed(example, id=id)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_in_the_page(name: str) -> None:
-    assert f"recollect {name}" in PAGE
+def test_every_command_is_in_the_page() -> None:
+    assert [name for name in COMMANDS if f"recollect {name}" not in PAGE] == []
 
 
 def test_the_page_about_moving_shows_the_output_of_its_commands(cli: Cli) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 
-from tests.support.recollect_server import START_S, RecollectServer, environment
+from tests.support.forked import run_forked
+from tests.support.recollect_server import RecollectServer, environment
 from tests.support.remember_samples import wait_until
-
-UI = (sys.executable, "-m", "recollect.cli.main", "ui")
 
 
 def run_ui(home: Path, *options: str) -> str:
-    done = subprocess.run(
-        [*UI, *options], env=environment(home), capture_output=True, text=True, timeout=START_S, check=True
-    )
+    done = run_forked(["ui", *options], environment(home))
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -100,8 +99,11 @@ def test_grace_periods_cover_the_drain_time() -> None:
     "file", [file for file in MANIFESTS if file.name != "kustomization.yaml"], ids=lambda f: f.name
 )
 def test_manifests_are_valid(file: Path) -> None:
+    # Its import takes a second, which only the process of this test needs to spend.
+    from kubernetes_validate import validate
+
     for each in objects(file):
-        kubernetes_validate.validate(each, KUBERNETES, strict=True)
+        validate(each, KUBERNETES, strict=True)
 
 
 def test_every_manifest_is_applied_except_the_example_secret() -> None:

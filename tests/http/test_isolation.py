@@ -6,10 +6,12 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from httpx import Response
 
@@ -23,8 +25,6 @@ from recollect.model.scope import Scope
 from tests.support.isolation_cases import CASES, EXEMPT, Call
 from tests.support.isolation_server import CANARY, World, mem0_id, response_text, sent
 
-APP = make_app(load({"home": "nowhere"}, environ={}).settings)
-DOCUMENT = APP.openapi()
 WRONG_KEY = "rk_" + "x" * 43
 # The fields of an error in each API; the longest matching prefix counts.
 ERRORS = {
@@ -48,10 +48,20 @@ ODD_IDS = (
 EVERY_ROUTE = pytest.mark.parametrize("route", CASES)
 
 
+@cache
+def application() -> FastAPI:
+    return make_app(load({"home": "nowhere"}, environ={}).settings)
+
+
+@cache
+def document() -> dict[str, Any]:
+    return application().openapi()
+
+
 def routes() -> set[str]:
     """Return every route of the application, as METHOD and path; HEAD only where there is no GET."""
     names = set()
-    for route in iter_route_contexts(APP.routes):
+    for route in iter_route_contexts(application().routes):
         methods = getattr(route, "methods", None) or {"ANY"}
         names |= {f"{method} {route.path}" for method in methods if method != "HEAD" or "GET" not in methods}
     return names
@@ -215,7 +225,7 @@ _USER_FIELDS = ("user", "user_id")
 def _places_for_a_user(route: str) -> list[tuple[str, str]]:
     """Return every place where a request can name a user: the part of the request, and the name there."""
     method, path = route.split(" ", 1)
-    operation = DOCUMENT["paths"].get(path, {}).get(method.lower(), {})
+    operation = document()["paths"].get(path, {}).get(method.lower(), {})
     places = [("headers", name) for name in _USER_HEADERS]
     places += [
         ("query", each["name"])
@@ -226,7 +236,7 @@ def _places_for_a_user(route: str) -> list[tuple[str, str]]:
         return places
     schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     for part in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        body = DOCUMENT["components"]["schemas"].get(part.get("$ref", "").rpartition("/")[2], {})
+        body = document()["components"]["schemas"].get(part.get("$ref", "").rpartition("/")[2], {})
         places += [("json", name) for name in _USER_FIELDS if name in body.get("properties", {})]
     return places
 

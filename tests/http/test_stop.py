@@ -66,9 +66,9 @@ def upstream() -> Iterator[PausedUpstream]:
         thread.join()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one process", "two"])
 def test_streams_end_properly_and_their_turns_are_stored(
-    tmp_path: Path, upstream: PausedUpstream, workers: str
+    tmp_path: Path, upstream: PausedUpstream, options: tuple[str, ...]
 ) -> None:
     home = tmp_path / "home"
 
@@ -88,7 +88,7 @@ def test_streams_end_properly_and_their_turns_are_stored(
         "OPENAI_BASE_URL": upstream.url,
     }
     with (
-        RecollectServer(home, "--workers", workers, **variables) as server,
+        RecollectServer(home, *options, **variables) as server,
         ThreadPoolExecutor(STREAMS) as clients,
     ):
         chats = [clients.submit(chat, number) for number in range(STREAMS)]

@@ -131,9 +131,8 @@ def test_a_repaired_text_is_cut_between_characters() -> None:
     assert mended.endswith("茶")
 
 
-@pytest.mark.parametrize("id", ODD_IDS)
-def test_unusual_ids_are_accepted(id: str) -> None:
-    assert validate_id(id, name="user_id") == id
+def test_unusual_ids_are_accepted() -> None:
+    assert [validate_id(id, name="user_id") for id in ODD_IDS] == list(ODD_IDS)
 
 
 @pytest.mark.parametrize("id", ["a\n", "\0", "a\x1fb", "\x7f", "a\x85", "\u2028", "\ud800", "x" * 301, None, 7, b"a"])

@@ -30,6 +30,7 @@ from recollect.models.neural import (
 )
 from recollect.models.worker_pool import WorkerPool
 from recollect.wiring import open_embedder, open_reranker
+from tests.support.loop_time import assert_loop_runs
 
 QUESTION = "What is Ana allergic to?"
 ANSWER = "Ana: I cannot eat peanuts, my throat swells up."
@@ -112,14 +113,7 @@ class TestReranker:
             assert time.perf_counter() - start < 30.0
 
     async def test_the_event_loop_stays_free(self, reranker: NeuralReranker) -> None:
-        work = asyncio.create_task(reranker.rerank(QUESTION, [ANSWER] * 20))
-        beats = 0
-        while not work.done():
-            await asyncio.sleep(0.005)
-            beats += 1
-        # A loop that is held up would have one at most.
-        assert beats > 2
-        assert len(await work) == 20
+        await asyncio.to_thread(assert_loop_runs, lambda: reranker.rerank(QUESTION, [ANSWER] * 20))
 
     async def test_what_nobody_waits_for_any_more_is_not_in_the_way(self, reranker: NeuralReranker) -> None:
         await reranker.rerank(QUESTION, ["warm up"])

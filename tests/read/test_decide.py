@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import partial
 from types import ModuleType
 
@@ -187,22 +188,26 @@ FALSE_FRIENDS = [
 ]
 
 
-@pytest.mark.parametrize("text", [text for texts in SMALL_TALK.values() for text in texts])
-def test_small_talk_is_skipped_in_many_languages(text: str) -> None:
-    decision = decide(text)
-    assert not decision.search
-    assert decision.rule is DecisionRule.SMALL_TALK
+def assert_decided(texts: Iterable[str], *rules: DecisionRule, search: bool, **hint: bool) -> None:
+    """Check that all these texts are searched, or none of them is, by one of the rules if there are any."""
+    decisions = {text: decide(text, **hint) for text in texts}
+    assert decisions
+    assert not {
+        text: each for text, each in decisions.items() if each.search != search or (rules and each.rule not in rules)
+    }
 
 
-@pytest.mark.parametrize("text", DRESSED_UP)
-def test_punctuation_emoji_case_and_hidden_characters_do_not_disguise_small_talk(text: str) -> None:
-    assert decide(text).rule is DecisionRule.SMALL_TALK
+def test_small_talk_is_skipped_in_many_languages() -> None:
+    texts = [text for texts in SMALL_TALK.values() for text in texts]
+    assert_decided(texts, DecisionRule.SMALL_TALK, search=False)
 
 
-@pytest.mark.parametrize("text", EMPTY_MESSAGES)
-def test_a_message_without_words_is_skipped(text: str) -> None:
-    assert decide(text).rule is DecisionRule.NO_WORDS
-    assert not decide(text).search
+def test_punctuation_emoji_case_and_hidden_characters_do_not_disguise_small_talk() -> None:
+    assert_decided(DRESSED_UP, DecisionRule.SMALL_TALK, search=False)
+
+
+def test_a_message_without_words_is_skipped() -> None:
+    assert_decided(EMPTY_MESSAGES, DecisionRule.NO_WORDS, search=False)
 
 
 @pytest.mark.parametrize(
@@ -221,39 +226,25 @@ def test_most_general_knowledge_and_commands_are_skipped() -> None:
     assert len(searched) <= 0.4 * len(texts), searched
 
 
-@pytest.mark.parametrize("text", [*ONCE_SKIPPED, *PERSONAL])
-def test_a_personal_message_is_searched(text: str) -> None:
-    assert decide(text).search, decide(text)
+def test_a_personal_message_is_searched() -> None:
+    assert_decided([*ONCE_SKIPPED, *PERSONAL, *FIRST_PERSON], search=True)
 
 
-@pytest.mark.parametrize("text", PERSONAL)
-@pytest.mark.parametrize("hint", [{"is_fact": True}, {"requires_tool": True}], ids=["fact", "tool"])
-def test_the_hint_of_the_caller_is_followed_for_a_personal_message(text: str, hint: dict[str, bool]) -> None:
-    decision = decide(text, **hint)
-    assert not decision.search, decision
-    assert decision.rule in (DecisionRule.CALLER_FACT, DecisionRule.CALLER_TOOL)
+def test_the_hint_of_the_caller_is_followed_for_a_personal_message() -> None:
+    assert_decided(PERSONAL, DecisionRule.CALLER_FACT, search=False, is_fact=True)
+    assert_decided(PERSONAL, DecisionRule.CALLER_TOOL, search=False, requires_tool=True)
 
 
-@pytest.mark.parametrize("text", DOUBTFUL)
-def test_memory_is_searched_when_in_doubt(text: str) -> None:
-    decision = decide(text)
-    assert decision.search, decision
-    assert decision.rule in {DecisionRule.DOUBT, DecisionRule.PERSONAL}
+def test_memory_is_searched_when_in_doubt() -> None:
+    assert_decided(DOUBTFUL, DecisionRule.DOUBT, DecisionRule.PERSONAL, search=True)
 
 
-@pytest.mark.parametrize("text", FIRST_PERSON)
-def test_a_question_of_the_user_for_themselves_is_searched(text: str) -> None:
-    assert decide(text).search, decide(text)
+def test_a_question_about_everyday_life_is_searched() -> None:
+    assert_decided(EVERYDAY, search=True)
 
 
-@pytest.mark.parametrize("text", EVERYDAY)
-def test_a_question_about_everyday_life_is_searched(text: str) -> None:
-    assert decide(text).search, decide(text)
-
-
-@pytest.mark.parametrize("text", FALSE_FRIENDS)
-def test_words_of_another_language_are_not_read_as_english(text: str) -> None:
-    assert decide(text).search, decide(text)
+def test_words_of_another_language_are_not_read_as_english() -> None:
+    assert_decided(FALSE_FRIENDS, search=True)
 
 
 def test_a_foreign_name_does_not_make_an_english_question_foreign() -> None:

@@ -119,9 +119,7 @@ class TestWorkedExamples:
 
 
 class TestVague:
-    @pytest.mark.parametrize(
-        "question",
-        [
+    VAGUE = (
             "", "?!", "why?", "Tell me more", "and how much is it?", "what about the other one", "And Maui?",
             "Budget?", "Is it expensive?", "When is her birthday?", "What's the cost?", "When did I buy it?",
             "What did she say?", "Wie viel?", "Und was kostet das?", "Was ist mit dem anderen?", "Erzähl mir mehr",
@@ -129,14 +127,12 @@ class TestVague:
             "Combien ?", "Et ça ?", "Et l'autre ?", "¿Cuánto cuesta?", "¿Y eso?", "¿Y el otro?", "Quanto costa?",
             "E quello?", "E quanto custa?", "E isso?", "Hoeveel kost het?", "En die andere?", "Сколько?", "А это?",
             "얼마야?", "그건?", "多少钱?", "那个呢?", "它在哪里?", "いくらですか?", "それは?", "もっと教えて",
-        ],
     )  # fmt: skip
-    def test_a_question_that_leaves_out_what_it_is_about_is_vague(self, question: str) -> None:
-        assert needs_context(question)
 
-    @pytest.mark.parametrize(
-        "question",
-        [
+    def test_a_question_that_leaves_out_what_it_is_about_is_vague(self) -> None:
+        assert [question for question in self.VAGUE if not needs_context(question)] == []
+
+    COMPLETE = (
             "What's my name?", "Where do I live?", "Who is Anna?", "Did I tell you that I moved to Berlin?",
             "How much does it cost to fly to Hawaii?", "my son's school", "How do I deploy payment-service?",
             "How old is my daughter?", "Which hotel did we book in Maui?", "What did I do yesterday?",
@@ -146,10 +142,10 @@ class TestVague:
             "Wat is mijn budget voor de reis naar Hawaï?", "Какой у меня бюджет на поездку на Гавайи?",
             "하와이 여행 예산은 얼마예요?", "夏威夷旅行的预算是多少?", "ハワイ旅行の予算はいくらですか?",
             "it " * MAX_FRAGMENT_CHARS,
-        ],
     )  # fmt: skip
-    def test_a_question_that_says_what_it_is_about_is_not(self, question: str) -> None:
-        assert not needs_context(question)
+
+    def test_a_question_that_says_what_it_is_about_is_not(self) -> None:
+        assert [question for question in self.COMPLETE if needs_context(question)] == []
 
     def test_picking_one_of_several_is_told_from_leaving_out(self) -> None:
         picking = ["what about the other one", "and the second?", "Und das andere?", "¿Y el otro?", "Et l'autre ?"]

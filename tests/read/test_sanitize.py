@@ -71,10 +71,9 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), HARMLESS.items(), ids=list(HARMLESS))
-def test_it_is_made_harmless_and_said_so(text: str, expected: tuple[str, set[str]]) -> None:
-    defanged = defang(text)
-    assert (defanged.text, set(defanged.kinds)) == expected
+def test_it_is_made_harmless_and_said_so() -> None:
+    defanged = {text: defang(text) for text in HARMLESS}
+    assert {text: (each.text, set(each.kinds)) for text, each in defanged.items()} == HARMLESS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+import psycopg
 
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.postgres_tables import partition
@@ -22,6 +26,12 @@ DO $$ DECLARE name text; BEGIN
     END LOOP;
 END $$
 """
+
+
+@cache
+def _connection(database: str) -> psycopg.Connection[Any]:
+    """Return a connection that outlives the event loop of a test: a new one takes longer than emptying the tables."""
+    return psycopg.connect(running_server().dsn(database), autocommit=True)
 
 
 async def empty_sqlite(folder: Path, name: str = "ledger") -> Open:
@@ -47,5 +57,10 @@ async def empty_postgres(*, partitions: int = 0) -> Open:
             await partition(engine, partitions)
             await engine.close()
         _created.add(dsn)
-    await server.run(_DELETE_ALL, database=name)
+    try:
+        _connection(name).execute(_DELETE_ALL)
+    except psycopg.OperationalError:
+        # A drill has stopped the server meanwhile.
+        _connection.cache_clear()
+        _connection(name).execute(_DELETE_ALL)
     return lambda: open_postgres(dsn, MODEL)

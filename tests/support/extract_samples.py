@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -50,10 +49,3 @@ async def run(
 
 def prompt_text(llm: ScriptedLLM) -> str:
     return str(llm.calls("chat")[0].json["messages"][0]["content"])
-
-
-def turns_as_json(llm: ScriptedLLM) -> list[dict[str, Any]]:
-    """Return the data lines of the prompt."""
-    fence = next(line for line in prompt_text(llm).split("\n") if line.startswith("=== "))
-    inside = prompt_text(llm).split(f"\n{fence}\n")[1]
-    return [json.loads(line) for line in inside.split("\n")]

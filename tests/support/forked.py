@@ -27,6 +27,7 @@ _IMPORTED = (
     "recollect.ledger.sqlite",
     "recollect.models.static_embedder",
     "tests.drills.children",
+    "tests.support.warm_process",
     "uvicorn.protocols.http.httptools_impl",
     "uvloop",
 )

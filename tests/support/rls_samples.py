@@ -82,12 +82,24 @@ async def fill(ledger: Ledger, scope: Scope) -> dict[str, Any]:
     }
 
 
+_templates: dict[str, dict[str, dict[str, Any]]] = {}
+
+
+async def _template(role: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the database of a role that others are copied from, and the ids in it; it is filled once per process."""
+    name = f"filled_{role}"
+    if role not in _templates:
+        ledger = await open_postgres(await running_server().make(name, role=role), MODEL)
+        _templates[role] = {scope.user: await fill(ledger, scope) for scope in (ANN, BOB)}
+        await ledger.close()
+    return name, _templates[role]
+
+
 async def opened(role: str) -> AsyncIterator[Store]:
-    server = running_server()
-    async with server.database(role=role) as dsn:
+    template, ids = await _template(role)
+    async with running_server().database(template, role=role) as dsn:
         ledger = await open_postgres(dsn, MODEL)
         admin = await asyncpg.connect(dsn.replace(f"//{role}@", f"//{SUPERUSER}@"))
-        ids = {scope.user: await fill(ledger, scope) for scope in (ANN, BOB)}
         yield Store(ledger, dsn, admin, ids)
         await admin.close()
         await ledger.close()

@@ -63,7 +63,7 @@ def preset(
         yield results
 
 
-@generated(200)
+@generated(100)
 @given(place=st.sampled_from(PLACES), body=bodies())
 def test_the_forwarded_body_differs_only_by_the_inserted_memories(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn
@@ -90,7 +90,7 @@ def assert_only_memories_differ(
         assert (list(after[at]), after[at]["role"]) == (["role", "content"], "user")
 
 
-@generated(15)
+@generated(8)
 @given(body=bodies())
 def test_the_forwarded_body_differs_only_by_the_memories_under_every_preset(
     preset: ServedProxy, recorder: ScriptedLLM, body: Drawn

@@ -84,7 +84,8 @@ def test_a_small_answer_that_decompresses_to_a_large_one_is_relayed_as_it_is(
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_bomb_is_decompressed_up_to_a_limit_in_slices(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.http.proxy.sse.MAX_STREAM_BYTES", 2 * MAX_ANSWER_BYTES)
+    monkeypatch.setattr("recollect.http.proxy.sse.MAX_ANSWER_BYTES", _MEBIBYTE)
+    monkeypatch.setattr("recollect.http.proxy.sse.MAX_STREAM_BYTES", 2 * _MEBIBYTE)
     decompressed, new_inflater = 0, zlib.decompressobj
 
     class Inflater:
@@ -101,12 +102,12 @@ def test_a_bomb_is_decompressed_up_to_a_limit_in_slices(streamed: bool, monkeypa
         def unconsumed_tail(self) -> bytes:
             return self._inflater.unconsumed_tail
 
-    bomb = gzip.compress(b"data: {}\n\n" * (3 * _MEBIBYTE))
+    bomb = gzip.compress(b"data: {}\n\n" * _MEBIBYTE)
     monkeypatch.setattr("recollect.http.proxy.sse.zlib.decompressobj", lambda _: Inflater())
     recorder = StreamRecorder(streamed=streamed, encoding="gzip")
     asyncio.run(recorder.feed(bomb))
     assert recorder.is_too_large
-    assert decompressed <= (2 if streamed else 1) * MAX_ANSWER_BYTES + (1 << 16)
+    assert decompressed <= (2 if streamed else 1) * _MEBIBYTE + (1 << 16)
     assert asyncio.run(recorder.text()) == ""
 
 

@@ -427,10 +427,14 @@ def stored_bytes() -> int:
 def test_recording_a_long_answer_takes_little_memory() -> None:
     recorder = StreamRecorder(streamed=True)
     count = 8_000
+
+    async def feed() -> None:
+        for number in range(count):
+            await recorder.feed(event(f" {number:05}"))
+
     tracemalloc.start()
     try:
-        for number in range(count):
-            asyncio.run(recorder.feed(event(f" {number:05}")))
+        asyncio.run(feed())
         stored = stored_bytes()
     finally:
         tracemalloc.stop()

@@ -17,7 +17,8 @@ def setting(default: Any, description: str, *, aliases: tuple[str, ...] = (), **
 class SettingsGroup(BaseModel):
     """Settings that belong together; a function that needs one of them takes its group."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Only `Settings` is validated with; building the schema of each group takes a third of the import.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 # Requests are forwarded to an endpoint with the Responses API, translated for others; auto detects it.

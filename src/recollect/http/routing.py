@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
+from threading import RLock
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.routing import compile_path
 
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
@@ -99,11 +101,31 @@ class Router(APIRouter):
             caller.check_can_write()
 
 
+# Several servers in one process share the routes.
+_build_lock = RLock()
+
+
 class _Route(APIRoute):
     owner: Router
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
-        super().__init__(path, endpoint, **more)
+        self.path, self.endpoint, self.methods = path, endpoint, set(more["methods"])
+        self.name = more.get("name") or endpoint.__name__
+        self._set_path_regex()
+        self._arguments = more
+
+    def __getattr__(self, name: str) -> Any:
+        # A route is built when more of it is used than its path: building all took a third of the server's start.
+        with _build_lock:
+            if (arguments := self.__dict__.pop("_arguments", None)) is not None:
+                super().__init__(self.path, self.endpoint, **arguments)
+                self._set_path_regex()
+        if name not in self.__dict__:
+            raise AttributeError(name)
+        return self.__dict__[name]
+
+    def _set_path_regex(self) -> None:
+        self.path_regex, self.path_format, self.param_convertors = compile_path(self.path)
         if self.owner.optional_slash:
             self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$").removesuffix("/") + "/?$")
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import local_server
@@ -30,7 +30,9 @@ from recollect.models.chat import (
     ModelAnswer,
     SamplingOptions,
 )
-from recollect.models.openai_chat import OpenAIChat
+
+if TYPE_CHECKING:
+    from recollect.models.openai_chat import OpenAIChat
 
 # Up to so many parameters a model gets lost in a long question, and makes up what it cannot find.
 SMALL_PARAMETERS = 4e9
@@ -206,6 +208,8 @@ class LocalChat(CompletionMixin):
             await _end(process)
             raise
         endpoint = LocalEndpoint(f"{url}/v1", key)
+        from recollect.models.openai_chat import OpenAIChat
+
         chat = OpenAIChat(endpoint.base_url, key, model=self.model, timeout_s=self._timeout_s)
         return _Running(process, endpoint, chat)
 

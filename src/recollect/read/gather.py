@@ -164,8 +164,9 @@ def _candidate_rows(view: View, nearest: Nearest, lexical: LexicalMatches, limit
         top = top[np.argpartition(lexical.scores, len(top) - limit)[-limit:]]
     rows = np.concatenate((nearest.rows, top))
     before, after = view.neighbors(rows)
-    rows = np.unique(np.concatenate((rows, before, after)))
-    return rows[rows >= 0]
+    rows = np.sort(np.concatenate((rows, before, after)))
+    # Each once, without -1. Not np.unique, which imports numpy.ma: 20 ms of the first search.
+    return rows[np.diff(rows, prepend=-1) > 0]
 
 
 async def _candidate_table(

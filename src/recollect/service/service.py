@@ -38,7 +38,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.model.usage import LlmQuota, Part, SpentToday, Usage
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
-from recollect.models.http_client import describe_open_breakers
+from recollect.models.llm_breaker import describe_open_breakers
 from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.quotes.quoted_text import quotes_instruction

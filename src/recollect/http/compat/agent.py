@@ -6,16 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from recollect.agent.agent import Agent, open_agent_chat
-from recollect.agent.config import load_agent_config
-from recollect.agent.finish import BY
-from recollect.agent.tools.sources import ToolSources
 from recollect.agent.types import Answer, Event, EventKind
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
@@ -27,6 +23,10 @@ from recollect.http.params import FreeText, Name, StrictModel, Text, example
 from recollect.http.routing import Router
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
+
+if TYPE_CHECKING:
+    from recollect.agent.agent import Agent
+    from recollect.agent.tools.sources import ToolSources
 
 
 class AgentStep(StrictModel):
@@ -135,6 +135,10 @@ class AgentProvider:
 
     async def get(self, service: Service) -> Agent:
         """Return the agent of a service; ModelUnavailable, because the client cannot help it, without an LLM."""
+        from recollect.agent.agent import Agent, open_agent_chat
+        from recollect.agent.config import load_agent_config
+        from recollect.agent.tools.sources import ToolSources
+
         async with self._lock:
             if self._chat is None or self._sources is None:
                 try:
@@ -180,6 +184,8 @@ async def ask_agent(
     ctx: ContextDep, agents: Annotated[AgentProvider, Depends(_get_agent_provider)], body: AgentRequest
 ) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
+    from recollect.agent.finish import BY
+
     agent = await agents.get(ctx.service)
     # An unknown group is rejected before a stream begins.
     agent.toolbox.allowed(body.group)

@@ -11,13 +11,11 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import httpx
 
 from recollect import __version__
 from recollect.config.settings import Settings
@@ -26,13 +24,12 @@ from recollect.errors import (
     CircuitOpen,
     ModelUnavailable,
     RecollectError,
-    UpstreamBroken,
     UpstreamUnavailable,
 )
 from recollect.http.auth.address import parse_address
 from recollect.http.auth.caller import Caller
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
 from recollect.http.upstream.router import (
     LOCAL_PREFIX,
     HttpUpstream,
@@ -46,11 +43,20 @@ from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota
 from recollect.models.chat import LearningChat
 from recollect.models.local_chat import find_model, is_small_model
-from recollect.models.openai_chat import OpenAIChat
 from recollect.service.learning_models import ModelChoice, RecentJobs
+
+if TYPE_CHECKING:
+    from recollect.models.openai_chat import OpenAIChat
 
 _log = logging.getLogger("recollect")
 USER_TOKENS_A_DAY = 100_000
+# The user agent tells these requests from chats; nothing in them comes from a client.
+LEARNING_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json"),
+    (b"accept-encoding", b"identity"),
+    (b"user-agent", f"recollect/{__version__} (learning)".encode()),
+)
 WITHOUT_LLM = "learning without an LLM: built-in selector"
 WITH_CHAT_MODEL = "learning with the chat's own model via the upstream"
 _PROBE_S = 5.0
@@ -285,6 +291,9 @@ class UpstreamModels:
         return any(access.is_open for access in self._access.values())
 
     def _open_chat(self, model: _Model) -> OpenAIChat:
+        from recollect.http.upstream.learning_transport import UpstreamTransport
+        from recollect.models.openai_chat import OpenAIChat
+
         upstream = model.access.upstream
         return OpenAIChat(
             upstream.name if upstream.name.startswith("http") else "http://local",
@@ -452,71 +461,3 @@ def _describe_error(error: Exception) -> str:
 def _trim(cache: OrderedDict[Any, Any], max_size: int) -> None:
     while len(cache) > max_size:
         cache.popitem(last=False)
-
-
-# The user agent tells these requests from chats; nothing in them comes from a client.
-LEARNING_HEADERS: tuple[Header, ...] = (
-    (b"content-type", b"application/json"),
-    (b"accept", b"application/json"),
-    (b"accept-encoding", b"identity"),
-    (b"user-agent", f"recollect/{__version__} (learning)".encode()),
-)
-_MAX_ERROR_BYTES = 1 << 16
-
-
-class UpstreamTransport(httpx.AsyncBaseTransport):
-    """Sends each request, whatever its URL, to an upstream's /chat/completions."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        self._upstream = upstream
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        upstream_request = UpstreamRequest(
-            method="POST", path="/chat/completions", headers=LEARNING_HEADERS, body=await request.aread()
-        )
-        try:
-            reply = await self._upstream.send(upstream_request)
-        except UpstreamUnavailable as error:
-            raise httpx.ConnectError(str(error), request=request) from error
-        if reply.status >= 400:
-            # A server may repeat the key in its error.
-            return httpx.Response(
-                reply.status, headers=_relayed_headers(reply), content=await self._read_error(reply)
-            )
-        return httpx.Response(reply.status, headers=_relayed_headers(reply), stream=_Stream(reply, request))
-
-    async def _read_error(self, reply: UpstreamResponse) -> bytes:
-        body = bytearray()
-        try:
-            async for chunk in reply.chunks():
-                body += chunk
-                if len(body) > _MAX_ERROR_BYTES:
-                    break
-        except UpstreamBroken:
-            pass
-        finally:
-            await reply.close()
-        return self._upstream.mask(bytes(body)) if isinstance(self._upstream, KeyedUpstream) else bytes(body)
-
-
-class _Stream(httpx.AsyncByteStream):
-    """The body of a reply as it arrives."""
-
-    def __init__(self, reply: UpstreamResponse, request: httpx.Request) -> None:
-        self._reply, self._request = reply, request
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._reply.chunks():
-                yield chunk
-        except UpstreamBroken as error:
-            raise httpx.ReadError(str(error), request=self._request) from error
-
-    async def aclose(self) -> None:
-        await self._reply.close()
-
-
-def _relayed_headers(reply: UpstreamResponse) -> list[Header]:
-    """Return the headers that the client reads; the length of a masked error may differ."""
-    relayed = (b"content-type", b"content-encoding", b"retry-after")
-    return [(name, value) for name, value in reply.headers if name.lower() in relayed]

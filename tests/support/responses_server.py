@@ -16,7 +16,7 @@ from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.routes import Proxy
 from recollect.http.responses.asgi import ResponsesContext
-from recollect.http.upstream.router import HttpUpstream
+from recollect.http.upstream.http_upstream import HttpUpstream
 from recollect.model.ids import new_id
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error

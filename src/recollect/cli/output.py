@@ -194,11 +194,12 @@ def _print_cells(columns: Sequence[Column], widths: Mapping[int, int], cells: Se
 def wrap(text: str, width: int, lines: int) -> list[str]:
     """Return the text in at most `lines` lines of a width; an ellipsis marks what is missing."""
     from rich.cells import cell_len
-    from rich.console import Console
-    from rich.text import Text
 
     if cell_len(text) <= width:
         return [text]
+    from rich.console import Console
+    from rich.text import Text
+
     # What cannot be shown is not wrapped: a memory may have a megabyte.
     visible = Text(text[: 2 * width * lines])
     folded = [line.plain.rstrip() for line in visible.wrap(Console(width=width), width)]

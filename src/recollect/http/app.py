@@ -64,8 +64,6 @@ def make_app(settings: Settings) -> FastAPI:
         memory = ResilientMemory(settings, handle.get, answers_from_memory=is_built_in)
         app.state.resilient_memory = memory
         health_monitor = app.state.health_monitor = HealthMonitor(handle.get, memory)
-        # Concurrent with the first chats, which are learned from later.
-        warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
         try:
             remote_store = "://" in settings.database
             await handle.start(remote_store=remote_store, remote_model=settings.embedder != "bundled")
@@ -77,6 +75,8 @@ def make_app(settings: Settings) -> FastAPI:
                 models.start()
             health_monitor.start()
             async with proxy.running(memory, handle.get, health_monitor, upstreams, models):
+                # Concurrent with the first chats, which are learned from later.
+                warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
                 yield
             await warmup
         finally:

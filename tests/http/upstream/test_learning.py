@@ -14,6 +14,7 @@ import pytest
 from recollect.config.settings import Settings, load
 from recollect.http.auth.caller import LOCAL_CALLER
 from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.http_upstream import HttpUpstream
 from recollect.http.upstream.learning import (
     USER_TOKENS_A_DAY,
     WITH_CHAT_MODEL,
@@ -24,7 +25,7 @@ from recollect.http.upstream.learning import (
     describe_start,
     is_local,
 )
-from recollect.http.upstream.router import HttpUpstream, open_upstream_router
+from recollect.http.upstream.router import open_upstream_router
 from recollect.model.job import ExtractPayload, Job, JobKind, JobState, NewJob, create_job
 from recollect.model.query import Listing
 from recollect.model.scope import Scope

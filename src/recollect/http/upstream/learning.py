@@ -32,7 +32,6 @@ from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
 from recollect.http.upstream.router import (
     LOCAL_PREFIX,
-    HttpUpstream,
     KeyedUpstream,
     LocalUpstream,
     UpstreamRouter,
@@ -165,7 +164,11 @@ class UpstreamModels:
 
         A caller who could not be authenticated may be anyone.
         """
-        if not self._settings.learn_with_client_key or not isinstance(upstream, HttpUpstream) or caller.is_unknown:
+        if not self._settings.learn_with_client_key or caller.is_unknown:
+            return
+        from recollect.http.upstream.http_upstream import HttpUpstream
+
+        if not isinstance(upstream, HttpUpstream):
             return
         values = [value for name, value in headers if name.lower() == b"authorization"]
         scheme, _, key = values[0].decode("latin-1").partition(" ") if values else ("", "", "")

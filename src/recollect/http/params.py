@@ -107,8 +107,7 @@ Embedding = Annotated[
 class StrictModel(BaseModel):
     """A request body: unknown fields and values of another type are rejected."""
 
-    # Built with the first request: most processes see few kinds of requests.
-    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def example(**fields: Any) -> ConfigDict:

@@ -48,6 +48,13 @@ def test_config_show_loads_the_settings_and_nothing_else_heavy(tmp_path: Path) -
     assert not HEAVY & loaded_by("--home", str(tmp_path), "config", "show")
 
 
+def test_a_search_loads_no_server_and_no_http_client(tmp_path: Path) -> None:
+    run(tmp_path, "add", "I live in Lisbon")
+    loaded = loaded_by("--home", str(tmp_path), "search", "Where do I live?")
+    assert {"numpy", "tokenizers", "recollect.models.token_encoder"} <= loaded
+    assert not {"fastapi", "uvicorn", "httpx", "aiohttp", "asyncpg", "rich.console", "yaml", "numpy.ma"} & loaded
+
+
 def test_bytes_that_are_not_text_are_rejected(tmp_path: Path) -> None:
     done = run(tmp_path, "add", b"caf\xe9")
     assert done.returncode == 2

@@ -248,3 +248,23 @@ def test_settings_that_cannot_be_served_are_rejected(tmp_path: Path) -> None:
     check(upstream_url="http://127.0.0.1:8101/v1")
     with pytest.raises(InvalidSettings, match="belongs to one process"):
         check(database="memory:", server_processes=2)
+
+
+def test_a_server_that_is_ready_has_built_no_route_and_loaded_no_http_client(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from recollect.config.settings import load\n"
+        "from recollect.http.server import make_app\n"
+        "async def start():\n"
+        "    app = make_app(load(environ={}, overrides={'home': sys.argv[1]}).settings)\n"
+        "    async with app.router.lifespan_context(app):\n"
+        "        routes = [each for each in app.routes if each.path.startswith('/recollect/v1/')]\n"
+        "        assert len(routes) > 40\n"
+        "        print(*sys.modules, *(f'route:{each.path}' for each in routes if 'dependant' in vars(each)))\n"
+        "asyncio.run(start())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "recollect.http.proxy.routes" in loaded
+    assert not {"httpx", "aiohttp", "rich", "mcp", "asyncpg", "yaml", "numpy.ma"} & loaded
+    assert not [name for name in loaded if name.startswith("route:")]

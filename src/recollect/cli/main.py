@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +45,8 @@ class RootGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the called command; the error for an unknown one names the most similar."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
             matches = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {matches[0]}?" if matches else "recollect --help lists them."
             raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx)

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from hashlib import blake2b
 from uuid import UUID
 
 _lock = threading.Lock()
@@ -27,3 +28,9 @@ def new_id() -> str:
     millis, counter = stamp >> 12, stamp & 0xFFF
     tail = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1
     return str(UUID(int=millis << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | tail))
+
+
+def stable_id(*parts: str) -> str:
+    """Return an id that depends only on the parts."""
+    digest = blake2b("\0".join(parts).encode(errors="replace"), digest_size=16).digest()
+    return str(UUID(bytes=digest, version=5))

@@ -24,6 +24,7 @@ from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.proxy.resilience import Degraded, ResilientMemory
 from recollect.http.routing import ProjectHeader, SettingsDep, UserHeader, create_api_router
 from recollect.model.change import Author
+from recollect.model.ids import stable_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.messages import strip_injected
 from recollect.model.query import Listing, Not, Op, Where, without_turns_of
@@ -35,7 +36,6 @@ from recollect.model.turn import Role
 from recollect.project import Project, find_project
 from recollect.recall import RecallRequest
 from recollect.service.service import Service
-from recollect.transfer.importers.run import stable_id
 
 _log = logging.getLogger("recollect")
 hooks_router = create_api_router("coding agents")

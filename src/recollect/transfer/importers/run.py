@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -11,10 +10,10 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import islice
 from typing import Any
-from uuid import UUID
 
 from recollect.errors import InvalidInput
 from recollect.ledger.plan import ExistingRecords, is_retained
+from recollect.model.ids import stable_id
 from recollect.model.job import JobKind, NewJob
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
@@ -283,12 +282,6 @@ class _ImportRun:
         record = parse_record(line, user=scope.user)
         self._parsed.records.append(record)
         return record
-
-
-def stable_id(*parts: str) -> str:
-    """Return an id that depends only on the parts."""
-    digest = hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=16).digest()
-    return str(UUID(bytes=digest, version=5))
 
 
 def _session_name(session: str) -> str:

@@ -94,11 +94,12 @@ sbom: $(VENV)/.dev ## Write what a release installs into dist/recollect.cdx.json
 
 check: style types page-types ## Check style and types only
 
-bench: $(VENV)/.dev ## Measure search, writes, memory, the proxy and hooks
+bench: $(VENV)/.dev ## Measure search, writes, memory, the proxy, hooks and start-up
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.proxy
 	$(BIN)/python -m benchmarks.hostile
 	$(BIN)/python -m benchmarks.hooks
+	$(BIN)/python -m benchmarks.start
 
 bench-small: $(VENV)/.dev ## Run every benchmark on little data, to see that it works
 	$(BIN)/python -m benchmarks.small

@@ -21,6 +21,7 @@ OPTIONS = {
     "services": "--users 3 --memories 10 --rate 20 --seconds 1 --questions 5",
     "hostile": "--seconds 0.3 --rounds 1 --megabytes 0.2",
     "mirror": "--files 30",
+    "start": "--rounds 1",
     "hooks": "--memories 50 --rounds 3 --warmup 3",
 }
 _TIMEOUT_S = 300

@@ -110,6 +110,12 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class ResponseModel(BaseModel):
+    """A response body; its schema is built with the first response that has it."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
 def example(**fields: Any) -> ConfigDict:
     """Return the configuration of a request body with an example."""
     return ConfigDict(json_schema_extra={"examples": [fields]})

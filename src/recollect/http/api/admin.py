@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.config.settings import ledger_path
 from recollect.http.api.schemas import (
@@ -22,7 +22,7 @@ from recollect.http.api.schemas import (
     page_response,
 )
 from recollect.http.health import HealthMonitor
-from recollect.http.params import Name, RequiredName, StrictModel, Time, example
+from recollect.http.params import Name, RequiredName, ResponseModel, StrictModel, Time, example
 from recollect.http.routing import RequireAdmin, ServiceDep, SettingsDep, create_api_router
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.model.arguments import parse_time
@@ -54,7 +54,7 @@ class KeyBody(StrictModel):
     expires_at: Time | None = None
 
 
-class KeyResponse(BaseModel):
+class KeyResponse(ResponseModel):
     """An API key, without its text."""
 
     id: str
@@ -77,7 +77,7 @@ class NewKeyResponse(KeyResponse):
     key: str = Field(description="The key itself, which cannot be shown again.")
 
 
-class AccessResponse(BaseModel):
+class AccessResponse(ResponseModel):
     """An entry of the audit log."""
 
     at: str = Field(description="The minute.", json_schema_extra={"format": "date-time"})
@@ -87,7 +87,7 @@ class AccessResponse(BaseModel):
     route: str
 
 
-class CheckResponse(BaseModel):
+class CheckResponse(ResponseModel):
     """The result of a check."""
 
     name: str
@@ -96,7 +96,7 @@ class CheckResponse(BaseModel):
     mend: str = Field(description="What to do about it; empty if nothing is known or needed.")
 
 
-class ModelStateResponse(BaseModel):
+class ModelStateResponse(ResponseModel):
     """An embedding model known to the ledger, and how many memories have a vector of it."""
 
     model: str
@@ -106,7 +106,7 @@ class ModelStateResponse(BaseModel):
     total: int
 
 
-class HealthReport(BaseModel):
+class HealthReport(ResponseModel):
     """The checks of all parts; `ok` unless one failed."""
 
     ok: bool
@@ -114,7 +114,7 @@ class HealthReport(BaseModel):
     models: list[ModelStateResponse]
 
 
-class BackupResponse(BaseModel):
+class BackupResponse(ResponseModel):
     """A backup of the whole ledger."""
 
     file: str = Field(description="Its path on the machine where it was made.")

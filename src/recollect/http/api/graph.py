@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.http.api.schemas import json_response
-from recollect.http.params import RequiredName
+from recollect.http.params import RequiredName, ResponseModel
 from recollect.http.routing import ScopeDep, ServiceDep, create_api_router
 from recollect.model.graph import DEFAULT_NODES, MAX_DEPTH, MAX_NODES, EdgeKind, GraphRequest, NodeKind
 from recollect.model.memory import Status
@@ -17,7 +17,7 @@ from recollect.model.memory import Status
 graph_router = create_api_router("graph")
 
 
-class GraphNodeResponse(BaseModel):
+class GraphNodeResponse(ResponseModel):
     """A memory, a name, a key or a session."""
 
     id: str = Field(description="Unique within the graph.")
@@ -30,7 +30,7 @@ class GraphNodeResponse(BaseModel):
     project_id: str | None = Field(description="Of a session, if it is in a project.")
 
 
-class GraphEdgeResponse(BaseModel):
+class GraphEdgeResponse(ResponseModel):
     """An edge from a memory to another node."""
 
     source: str
@@ -38,7 +38,7 @@ class GraphEdgeResponse(BaseModel):
     kind: EdgeKind
 
 
-class GraphResponse(BaseModel):
+class GraphResponse(ResponseModel):
     """Nodes, nearest first, and all edges between them."""
 
     nodes: list[GraphNodeResponse]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.errors import RecollectError
 from recollect.http.api.idempotency import idempotent
@@ -29,7 +29,7 @@ from recollect.http.api.schemas import (
     list_response,
     page_response,
 )
-from recollect.http.params import POSITION_PATTERN, IntegralFloat, StrictModel, example
+from recollect.http.params import POSITION_PATTERN, IntegralFloat, ResponseModel, StrictModel, example
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.change import Actor, ChangeKind
 from recollect.model.erasure import user_digest
@@ -56,7 +56,7 @@ _EVENT_SCHEMA = {
 }
 
 
-class HistoryEntryResponse(BaseModel):
+class HistoryEntryResponse(ResponseModel):
     """A change of a memory."""
 
     id: int = Field(description="Grows with every change of the user's memories.")

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from recollect import __version__
 from recollect.config.settings import Settings
 from recollect.http.auth.caller import Caller, CallerDep
 from recollect.http.auth.middleware import Authenticator
 from recollect.http.auth.rules import AnonymousAccess
-from recollect.http.params import StrictModel, example
+from recollect.http.params import ResponseModel, StrictModel, example
 from recollect.http.routing import API_PREFIX, Router, create_api_router
 from recollect.http.upstream.learning import UpstreamModels, describe_start, has_upstream
 
@@ -29,7 +29,7 @@ class LoginBody(StrictModel):
     key: Annotated[SecretStr, Field(strict=False, min_length=1, max_length=200, description="An API key.")]
 
 
-class ServerInfo(BaseModel):
+class ServerInfo(ResponseModel):
     """The server, as far as a page shows it."""
 
     version: str
@@ -41,7 +41,7 @@ class ServerInfo(BaseModel):
     base_path: str = Field(description="The setting `base_path`.")
 
 
-class MeResponse(BaseModel):
+class MeResponse(ResponseModel):
     """The caller and the server."""
 
     kind: Literal["local", "key", "gateway", "jwt"] = Field(description="How the caller was authenticated.")

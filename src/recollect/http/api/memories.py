@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import IdempotencyKey, idempotent
@@ -40,6 +40,7 @@ from recollect.http.params import (
     Id,
     IntegralFloat,
     Label,
+    ResponseModel,
     StrictModel,
     Text,
     Time,
@@ -132,14 +133,14 @@ class FacetsBody(StrictModel):
     turns: bool = Field(default=False, description="Whether to include turns.")
 
 
-class FacetValue(BaseModel):
+class FacetValue(ResponseModel):
     """A value of a field, and the number of memories that have it."""
 
     value: str = Field(description="Empty for memories without one.")
     count: int = Field(ge=1)
 
 
-class FacetsResponse(BaseModel):
+class FacetsResponse(ResponseModel):
     """The number of memories, and by each value of some fields: at most 100 values each."""
 
     total: int = Field(ge=0)
@@ -156,7 +157,7 @@ class ForgetBody(StrictModel):
     filters: FilterBody = Field(description="An empty filter selects all memories and turns of the scope.")
 
 
-class ForgetResponse(BaseModel):
+class ForgetResponse(ResponseModel):
     """The number of memories that were forgotten."""
 
     forgotten: int = Field(ge=0)
@@ -433,19 +434,19 @@ class RecallBody(QueryOptions):
 
 
 @fields_of(FeatureContribution)
-class ContributionResponse(BaseModel):
+class ContributionResponse(ResponseModel):
     """The log-odds that a feature adds: its value times its weight."""
 
 
 @fields_of(LogOdds)
-class LogOddsResponse(BaseModel):
+class LogOddsResponse(ResponseModel):
     """The parts of a relevance before later steps changed it; `base` and `question` are equal for all candidates."""
 
     contributions: list[ContributionResponse] = Field(description="Of the candidate's features, strongest first.")
 
 
 @fields_of(TracedCandidate)
-class CandidateResponse(BaseModel):
+class CandidateResponse(ResponseModel):
     """A candidate in a trace."""
 
     decision: str = Field(description="`selected`, or why it was dropped.")
@@ -459,12 +460,12 @@ class CandidateResponse(BaseModel):
 
 
 @fields_of(TracedPeriod)
-class PeriodResponse(BaseModel):
+class PeriodResponse(ResponseModel):
     """A time expression of a question."""
 
 
 @fields_of(ReadTrace)
-class TraceResponse(BaseModel):
+class TraceResponse(ResponseModel):
     """How a question was read: whether it was searched for and why, the query, and the limits."""
 
     rewrite: str = Field(description="as-is, terms, llm or hyde.")
@@ -473,7 +474,7 @@ class TraceResponse(BaseModel):
     pool: int = Field(description="The number of candidates.")
 
 
-class SearchResponse(BaseModel):
+class SearchResponse(ResponseModel):
     """The matching memories and turns, best first."""
 
     results: list[MemoryHit]
@@ -484,11 +485,11 @@ class SearchResponse(BaseModel):
 
 
 @fields_of(PromptBlock)
-class RecallContext(BaseModel):
+class RecallContext(ResponseModel):
     """The text block for the prompt, and the ids of the memories that it uses, cuts, drops and flags."""
 
 
-class RecallResponse(BaseModel):
+class RecallResponse(ResponseModel):
     """The recalled memories, the text block, and the messages with the block inserted."""
 
     outcome: RecallOutcome

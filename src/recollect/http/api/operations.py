@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from fastapi import Path, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from recollect import __version__
 from recollect.config.settings import LoadedSettings, rows
@@ -27,7 +27,7 @@ from recollect.http.api.schemas import (
     list_response,
     page_response,
 )
-from recollect.http.params import NO_CONTROL, StrictModel, Time, example
+from recollect.http.params import NO_CONTROL, ResponseModel, StrictModel, Time, example
 from recollect.http.routing import (
     AuthorDep,
     ProjectDep,
@@ -55,7 +55,7 @@ Since = Annotated[Time | None, Query(description="From the beginning of this day
 
 
 @fields_of(Job, "lease")
-class JobResponse(BaseModel):
+class JobResponse(ResponseModel):
     """A job."""
 
     key: str | None
@@ -64,25 +64,25 @@ class JobResponse(BaseModel):
 
 
 @fields_of(Usage, "user")
-class UsageItem(BaseModel):
+class UsageItem(ResponseModel):
     """A sum of LLM usage; the fields it is not grouped by are null."""
 
     user_id: str | None
 
 
 @fields_of(SpentToday)
-class UsageToday(BaseModel):
+class UsageToday(ResponseModel):
     """LLM usage since midnight, UTC."""
 
 
-class UsagePage(BaseModel):
+class UsagePage(ResponseModel):
     """LLM usage."""
 
     results: list[UsageItem]
     today: UsageToday
 
 
-class StatsResponse(BaseModel):
+class StatsResponse(ResponseModel):
     """The number of stored records of each kind."""
 
     stats: dict[str, int]
@@ -105,7 +105,7 @@ class UpkeepBody(StrictModel):
     dry_run: bool = Field(default=False, description="Only report what would change.")
 
 
-class MaintenanceStepResponse(BaseModel):
+class MaintenanceStepResponse(ResponseModel):
     """A memory that was added, changed or forgotten, and the reason."""
 
     verb: str
@@ -116,14 +116,14 @@ class MaintenanceStepResponse(BaseModel):
 
 
 @fields_of(MaintenanceReport, "user")
-class MaintenanceReportResponse(BaseModel):
+class MaintenanceReportResponse(ResponseModel):
     """The changes that a maintenance task made, or would make."""
 
     user_id: str
     steps: list[MaintenanceStepResponse]
 
 
-class VersionResponse(BaseModel):
+class VersionResponse(ResponseModel):
     """The versions of the server, the API and the embedding model."""
 
     version: str
@@ -133,7 +133,7 @@ class VersionResponse(BaseModel):
     dimensions: int
 
 
-class SettingItem(BaseModel):
+class SettingItem(ResponseModel):
     """A setting."""
 
     model_config = ConfigDict(from_attributes=True)

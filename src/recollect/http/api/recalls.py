@@ -6,18 +6,19 @@ from typing import Annotated, Literal
 
 from fastapi import Path
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.errors import NotFound
 from recollect.http.api.memories import CandidateResponse, RecallContext, TraceResponse
 from recollect.http.api.schemas import Limit, ListOf, MemoryHit, json_response
+from recollect.http.params import ResponseModel
 from recollect.http.routing import ScopeDep, ServiceDep, create_api_router
 from recollect.model.result import RecallOutcome
 
 recalls_router = create_api_router("search and recall")
 
 
-class RecallSummary(BaseModel):
+class RecallSummary(ResponseModel):
     """A recall of a chat or a client, or a search with a trace."""
 
     id: str

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.http.api.idempotency import idempotent
 from recollect.http.api.schemas import json_response
+from recollect.http.params import ResponseModel
 from recollect.http.routing import AuthorDep, ServiceDep, UserDep, create_api_router
 from recollect.service.sample import SAMPLE_PROJECT, add_sample, remove_sample
 
 sample_router = create_api_router("sample")
 
 
-class SampleResponse(BaseModel):
+class SampleResponse(ResponseModel):
     """The sample."""
 
     project_id: str = Field(description="The project that it is in.")
@@ -21,7 +22,7 @@ class SampleResponse(BaseModel):
     sessions: list[str]
 
 
-class SampleErasedResponse(BaseModel):
+class SampleErasedResponse(ResponseModel):
     """The number of turns and memories that were erased."""
 
     erased: int = Field(ge=0)

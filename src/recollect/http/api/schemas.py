@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, cr
 from recollect.errors import InvalidInput, StaleVersion
 from recollect.http.errors import Error, SafeJSONResponse, error_responses
 from recollect.http.json_stream import SlicedJSONResponse
-from recollect.http.params import CURSOR_PATTERN, Id, Label, StrictModel, Text, Time, UnitFloat
+from recollect.http.params import CURSOR_PATTERN, Id, Label, ResponseModel, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
 from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust
 
@@ -62,14 +62,14 @@ Cursor = Annotated[str | None, Query(max_length=4000, pattern=CURSOR_PATTERN, de
 _T = TypeVar("_T")
 
 
-class PageOf(BaseModel, Generic[_T]):
+class PageOf(ResponseModel, Generic[_T]):
     """A page of results."""
 
     results: list[_T]
     cursor: str | None = Field(description="Requests the next page; null on the last page.")
 
 
-class ListOf(BaseModel, Generic[_T]):
+class ListOf(ResponseModel, Generic[_T]):
     """All results."""
 
     results: list[_T]
@@ -108,7 +108,7 @@ def _plain_type(kind: Any) -> Any:
 
 
 @fields_of(MemoryRecord, "content")
-class MemoryResponse(BaseModel):
+class MemoryResponse(ResponseModel):
     """A memory."""
 
     id: str

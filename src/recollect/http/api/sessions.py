@@ -27,7 +27,7 @@ from recollect.http.api.schemas import (
 )
 from recollect.http.auth.caller import CallerDep
 from recollect.http.json_stream import SlicedJSONResponse
-from recollect.http.params import Id, StrictModel, Text, example
+from recollect.http.params import Id, ResponseModel, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.messages import describe_excess
 from recollect.model.scope import Scope
@@ -78,7 +78,7 @@ class RememberBody(StrictModel):
 
 
 @fields_of(Turn, "trust", "exported_record", "user_id", "project_id")
-class TurnResponse(BaseModel):
+class TurnResponse(ResponseModel):
     """A turn of a session."""
 
     position: int = Field(description="Its position in the session, from 1.")
@@ -91,7 +91,7 @@ class LearnedTurnResponse(TurnResponse):
     learned: list[str] = Field(description="The ids of the active and superseded memories learned from it.")
 
 
-class RememberResponse(BaseModel):
+class RememberResponse(ResponseModel):
     """The stored turns, and the job that learns from them."""
 
     turns: list[TurnResponse]
@@ -100,7 +100,7 @@ class RememberResponse(BaseModel):
 
 
 @fields_of(Conversation, "version")
-class SessionResponse(BaseModel):
+class SessionResponse(ResponseModel):
     """A session."""
 
     learned_to: int = Field(description="The position of the last turn that was learned from.")

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import idempotent, reject_idempotency_key
 from recollect.http.api.schemas import ListOf, fields_of, json_response, list_response
-from recollect.http.params import Id, Label, StrictModel, Time, example
+from recollect.http.params import Id, Label, ResponseModel, StrictModel, Time, example
 from recollect.http.routing import AuthorDep, RequireAdmin, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.arguments import parse_time
 from recollect.model.erasure import (
@@ -48,7 +48,7 @@ _NDJSON_CONTENT = {
 }
 
 
-class ImportResponse(BaseModel):
+class ImportResponse(ResponseModel):
     """The result of an import."""
 
     lines: int
@@ -176,24 +176,24 @@ class EraseBody(StrictModel):
 
 
 @fields_of(StoreErasure)
-class StoreErasureResponse(BaseModel):
+class StoreErasureResponse(ResponseModel):
     """The result of an erasure in one store."""
 
     reached: bool = Field(description="Whether the bytes are gone as well.")
 
 
 @fields_of(Remade, "at_end", "user_id")
-class RebuiltItem(BaseModel):
+class RebuiltItem(ResponseModel):
     """A derived item, such as a summary, that is rebuilt from the sources that stay."""
 
 
 @fields_of(UnreachedStore)
-class UnreachableStore(BaseModel):
+class UnreachableStore(ResponseModel):
     """A store that the erasure cannot reach, and the remedy."""
 
 
 @fields_of(Receipt, "what")
-class ErasureReceiptResponse(BaseModel):
+class ErasureReceiptResponse(ResponseModel):
     """The receipt of an erasure: ids and counts, and nothing of what was erased."""
 
     target: Target

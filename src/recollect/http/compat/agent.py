@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.agent.types import Answer, Event, EventKind
 from recollect.config.settings import Settings
@@ -19,7 +19,7 @@ from recollect.http.api.schemas import EVENT_STREAM, EVENT_STREAM_HEADERS
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.context import ContextDep
 from recollect.http.compat.react import Failed, ReactError, format_error
-from recollect.http.params import FreeText, Name, StrictModel, Text, example
+from recollect.http.params import FreeText, Name, ResponseModel, StrictModel, Text, example
 from recollect.http.routing import Router
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
@@ -62,7 +62,7 @@ class AgentRequest(StrictModel):
     enable_memory: bool = Field(False, description="Begin with memories, and store the result of the run.")
 
 
-class AgentResponse(BaseModel):
+class AgentResponse(ResponseModel):
     """The result of a run; in a stream it is the data of the last event."""
 
     answer: str

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.context import (
@@ -20,7 +20,7 @@ from recollect.http.compat.context import (
     public_id,
 )
 from recollect.http.errors import ErrorInfo
-from recollect.http.params import IntegralFloat, Name, StrictModel, Text, UnitFloat, example
+from recollect.http.params import IntegralFloat, Name, ResponseModel, StrictModel, Text, UnitFloat, example
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.routing import Router
 from recollect.model.memory import MemoryRecord, MemoryType
@@ -47,7 +47,7 @@ _CODES: dict[str | int, str] = {
 }
 
 
-class StoredMemory(BaseModel):
+class StoredMemory(ResponseModel):
     """A memory."""
 
     id: str
@@ -62,7 +62,7 @@ class StoredMemory(BaseModel):
     expires_at: datetime | None = None
 
 
-class StoredMemories(BaseModel):
+class StoredMemories(ResponseModel):
     """A page of memories, newest first."""
 
     memories: list[StoredMemory]
@@ -71,20 +71,20 @@ class StoredMemories(BaseModel):
     cursor: str | None = Field(default=None, description="Requests the next page, if there is one.")
 
 
-class ScoredMemory(BaseModel):
+class ScoredMemory(ResponseModel):
     """A memory and its score."""
 
     memory: StoredMemory
     score: UnitFloat
 
 
-class Retrieved(BaseModel):
+class Retrieved(ResponseModel):
     """The memories that match a query, best first."""
 
     results: list[ScoredMemory]
 
 
-class Deleted(BaseModel):
+class Deleted(ResponseModel):
     """The number of memories that were deleted."""
 
     success: bool = True
@@ -131,14 +131,14 @@ class MemoryQuery(_UserBody):
     threshold: UnitFloat | None = Field(default=None, description="The minimum score; by default `search_min_score`.")
 
 
-class MemoryErrorDetail(BaseModel):
+class MemoryErrorDetail(ResponseModel):
     """A code for programs and a message for people."""
 
     code: str
     message: str
 
 
-class MemoryApiError(BaseModel):
+class MemoryApiError(ResponseModel):
     """An error."""
 
     error: MemoryErrorDetail

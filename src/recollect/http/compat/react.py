@@ -6,12 +6,23 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.errors import NotFound
 from recollect.http.compat.context import Context, ContextDep, ExpiringModel
 from recollect.http.errors import ErrorInfo
-from recollect.http.params import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time, example
+from recollect.http.params import (
+    Count,
+    Embedding,
+    FreeText,
+    Name,
+    RequiredName,
+    ResponseModel,
+    StrictModel,
+    Text,
+    Time,
+    example,
+)
 from recollect.http.routing import Router
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category, MemoryRecord, MemoryType
@@ -126,14 +137,14 @@ class UpdateConversation(ConversationRequest):
     invocation_summary: InvocationSummary
 
 
-class ReactError(BaseModel):
+class ReactError(ResponseModel):
     """The type and message of an error."""
 
     type: str
     message: str
 
 
-class Fact(BaseModel):
+class Fact(ResponseModel):
     """A fact, without its vector."""
 
     id: str
@@ -143,7 +154,7 @@ class Fact(BaseModel):
     metadata: dict[str, Any]
 
 
-class Episode(BaseModel):
+class Episode(ResponseModel):
     """An episode, without its vector."""
 
     id: str
@@ -155,7 +166,7 @@ class Episode(BaseModel):
     metadata: dict[str, Any]
 
 
-class InvocationRecord(BaseModel):
+class InvocationRecord(ResponseModel):
     """An invocation and its time."""
 
     query: str
@@ -164,7 +175,7 @@ class InvocationRecord(BaseModel):
     timestamp: datetime | None
 
 
-class ConversationMemory(BaseModel):
+class ConversationMemory(ResponseModel):
     """A conversation with its invocations in order."""
 
     conversation_id: str
@@ -172,7 +183,7 @@ class ConversationMemory(BaseModel):
     metadata: dict[str, Any]
 
 
-class _Answer(BaseModel):
+class _Answer(ResponseModel):
     error: ReactError | None = Field(default=None, description="Null, because the request succeeded.")
 
 
@@ -212,7 +223,7 @@ class Done(_Answer):
     success: bool = True
 
 
-class Failed(BaseModel):
+class Failed(ResponseModel):
     """The request failed."""
 
     error: ReactError

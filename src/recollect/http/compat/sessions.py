@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Depends, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect.errors import NotFound
 from recollect.http.compat.context import EXCLUDE_TURNS, ContextDep
 from recollect.http.errors import ErrorInfo
-from recollect.http.params import Name, RequiredName, StrictModel, Text, UnitFloat, example
+from recollect.http.params import Name, RequiredName, ResponseModel, StrictModel, Text, UnitFloat, example
 from recollect.http.routing import Router
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
@@ -31,7 +31,7 @@ _CONTEXT_STYLE = "session-service"
 _MAX_LISTED = 1000
 
 
-class SessionMemory(BaseModel):
+class SessionMemory(ResponseModel):
     """A memory of a session; times are UTC, to the second."""
 
     id: str
@@ -61,20 +61,20 @@ class NewSession(StrictModel):
     sessionId: RequiredName | None = None
 
 
-class SessionCreated(BaseModel):
+class SessionCreated(ResponseModel):
     """A session."""
 
     sessionId: str
 
 
-class RelevantMemories(BaseModel):
+class RelevantMemories(ResponseModel):
     """The memories that match a query, best first, and a text block with them for a prompt."""
 
     memories: list[SessionMemory]
     context: str = Field(description="Empty without memories.")
 
 
-class SessionError(BaseModel):
+class SessionError(ResponseModel):
     """An error."""
 
     error: str = Field(description="Such as SessionNotFoundException.")

@@ -27,6 +27,7 @@ from recollect.http.params import (
     FreeText,
     Name,
     RequiredName,
+    ResponseModel,
     Seconds,
     Text,
     Time,
@@ -188,13 +189,13 @@ EntityKind = Annotated[Literal["user", "agent", "app", "run"], Path(description=
 EntityName = Annotated[RequiredName, Path(description="The name of the entity; not `*`.")]
 
 
-class Mem0Error(BaseModel):
+class Mem0Error(ResponseModel):
     """An error."""
 
     detail: str
 
 
-class Mem0Memory(BaseModel):
+class Mem0Memory(ResponseModel):
     """A memory."""
 
     model_config = ConfigDict(extra="allow")
@@ -219,7 +220,7 @@ class Mem0Updated(Mem0Memory):
     message: str = "Memory updated successfully!"
 
 
-class Mem0HistoryEntry(BaseModel):
+class Mem0HistoryEntry(ResponseModel):
     """A change of a memory."""
 
     id: str
@@ -232,13 +233,13 @@ class Mem0HistoryEntry(BaseModel):
     updated_at: str
 
 
-class Mem0Message(BaseModel):
+class Mem0Message(ResponseModel):
     """A message that says what was done."""
 
     message: str
 
 
-class Mem0Added(BaseModel):
+class Mem0Added(ResponseModel):
     """The memories that were stored or learned; PENDING if learning continues in the background."""
 
     results: list[dict[str, Any]]
@@ -251,7 +252,7 @@ MemoryRows: TypeAlias = Annotated[
 ]
 
 
-class Mem0Paged(BaseModel):
+class Mem0Paged(ResponseModel):
     """A page of memories."""
 
     count: int = Field(ge=0)
@@ -260,13 +261,13 @@ class Mem0Paged(BaseModel):
     results: MemoryRows
 
 
-class Mem0Results(BaseModel):
+class Mem0Results(ResponseModel):
     """Memories."""
 
     results: MemoryRows
 
 
-class Mem0Entity(BaseModel):
+class Mem0Entity(ResponseModel):
     """A user, agent, app or run that has memories."""
 
     id: str
@@ -278,7 +279,7 @@ class Mem0Entity(BaseModel):
     updated_at: str | None = None
 
 
-class Mem0Entities(BaseModel):
+class Mem0Entities(ResponseModel):
     """The entities that have memories."""
 
     count: int = Field(ge=0)
@@ -287,7 +288,7 @@ class Mem0Entities(BaseModel):
     results: list[Mem0Entity]
 
 
-class Mem0Pong(BaseModel):
+class Mem0Pong(ResponseModel):
     """The server's status; clients require an organisation and a project."""
 
     status: str = "ok"

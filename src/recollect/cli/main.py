@@ -173,7 +173,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    root.main()
+    try:
+        root.main()
+    finally:
+        # Nor is garbage looked for while the process ends, which takes as long again.
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ NEUTRAL = {"recall": {"cursor": {"continue": True}}, "brief": {"cursor": {"conti
 
 
 @contextmanager
-def listener(answer: bytes | None) -> Iterator[str]:
-    """Serve a port that answers these bytes to each request, or never answers."""
+def listener(answer: bytes | None, *, first: bytes | None = None) -> Iterator[str]:
+    """Serve a port that answers these bytes to each request, or never answers; `first` to the first request."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         accepted: list[socket.socket] = []
 
@@ -34,7 +34,7 @@ def listener(answer: bytes | None) -> Iterator[str]:
                 accepted.append(connection)
                 if answer is not None:
                     connection.recv(1 << 16)
-                    connection.sendall(answer)
+                    connection.sendall(first if first is not None and len(accepted) == 1 else answer)
                     connection.close()
 
         thread = threading.Thread(target=serve, daemon=True)

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import httpx
+import pytest
 
 from recollect.coding.unsent import UnsentExchanges
+from tests.coding.test_hook_failures import listener
 from tests.support.coding_agents import CLIENTS, PATIENT, HookRunner, context_of, event
 from tests.support.git_repositories import make_repository
 from tests.support.recollect_server import RecollectServer
@@ -74,13 +76,27 @@ def test_an_exchange_is_sent_to_its_server_with_its_key_only(tmp_path: Path) -> 
 
 def test_old_exchanges_make_space_for_new_ones(tmp_path: Path) -> None:
     unsent = UnsentExchanges({"RECOLLECT_HOME": str(tmp_path)}, URL)
-    assert not unsent.add({"text": "x" * (5 << 20)})
+    assert not unsent.add({"text": "x" * (1 << 20)})
     for number in range(230):
         assert unsent.add({"number": number})
     assert [exchange["number"] for _, exchange in unsent.exchanges()] == list(range(30, 230))
-    for number in range(6):
-        assert unsent.add({"number": number, "text": "x" * (1 << 20)})
-    assert [exchange["number"] for _, exchange in unsent.exchanges()] == [3, 4, 5]
+    (tmp_path / "unsent" / "broken.json").write_text("[]")
+    for number in range(12):
+        assert unsent.add({"number": number, "text": "x" * 500_000})
+    assert [exchange["number"] for _, exchange in unsent.exchanges()] == [4, 5, 6, 7, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(("status", "is_kept"), [(429, True), (503, True), (401, True), (404, True), (422, False)])
+def test_an_exchange_stays_until_it_is_stored_or_refused_for_good(tmp_path: Path, status: int, is_kept: bool) -> None:
+    body = b'{"error": {"message": "no"}}'
+    head = f"HTTP/1.1 {status} No\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with listener(head.encode() + body, first=b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as url:
+        run = HookRunner(url, tmp_path, {**PATIENT, "RECOLLECT_HOME": str(tmp_path)})
+        payload = {"session_id": "s", "cwd": str(tmp_path), "prompt": "Hello", "last_assistant_message": "Hi"}
+        exchange = {"client": "codex", "project": "p", "branch": "", "payload": payload}
+        assert UnsentExchanges({"RECOLLECT_HOME": str(tmp_path)}, url).add(exchange)
+        run("codex", "keep", event("codex", "keep", tmp_path, "s", answer="Done."))
+        assert any((tmp_path / "unsent").iterdir()) == is_kept
 
 
 def test_a_home_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:

@@ -175,11 +175,11 @@ def test_a_receipt_names_each_part_and_what_is_out_of_reach(cli: Cli) -> None:
     )
     assert stores["ledger"]["parts"] == dict.fromkeys(parts, True)
     beyond = {each["store"]: each["note"] for each in report["out_of_reach"]}
-    assert list(beyond) == ["backups", "exports", "logs", "other processes", "providers"]
+    assert list(beyond) == ["backups", "exports", "logs", "other processes", "unsent exchanges", "providers"]
     assert all(beyond.values())
     cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
     output = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
-    assert "out of reach from here: backups, exports, logs, other processes, providers" in output
+    assert "out of reach from here: backups, exports, logs, other processes, unsent exchanges, providers" in output
 
 
 def test_a_log_in_use_is_reported_as_not_reached(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

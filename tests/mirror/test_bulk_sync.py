@@ -148,3 +148,6 @@ async def test_the_index_of_a_large_folder_is_updated_by_a_sync(
         before = (tmp_path / "memory_index.json").stat()
         await mirror.sync()
         assert (tmp_path / "memory_index.json").stat() == before
+        (tmp_path / "memory_index.json").unlink()
+        await mirror.sync()
+        assert sorted(_index(tmp_path).values()) == sorted(await mirror.words())

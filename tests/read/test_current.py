@@ -289,6 +289,22 @@ async def test_a_turn_and_a_memory_in_its_words_are_not_both_shown(world: World)
     assert "I row." not in await world.search_contents("do I need a passport for the Malta ferry trip?")
 
 
+async def test_a_short_turn_is_shown_whole_instead_of_a_memory_that_quotes_a_part_of_it(world: World) -> None:
+    text = "I'm vegan. Honey is fine though, and at Christmas the family makes an exception for cheese"
+    [said] = await world.say(text)
+    await world.learn("I'm vegan", said)
+    assert await world.search_contents("am I vegan?") == [text]
+
+
+async def test_a_long_turn_does_not_hide_the_memory_that_is_a_small_part_of_it(world: World) -> None:
+    text = "I'm vegan. " + "By the way, here is the whole story of how the garden grew this year. " * 10
+    [said] = await world.say(text)
+    await world.learn("I'm vegan", said)
+    hits = await world.search_contents("am I vegan?")
+    assert hits[0] == "I'm vegan"
+    assert text.strip() in [each.strip() for each in hits]
+
+
 async def test_lines_about_one_subject_stand_together_with_the_newest_first(world: World) -> None:
     await world.learn("The user drinks green tea in the morning", at=MARCH)
     await world.learn("The tea shop opens at nine", at=MARCH)

@@ -51,6 +51,10 @@ class ServerUnavailable(HookFailure):
     """The server could not take the event; it may take it later."""
 
 
+class EventRefused(HookFailure):
+    """The server will never take the event."""
+
+
 class _Request:
     """The options of the command: which event of which client, and the server."""
 
@@ -151,8 +155,8 @@ def _run_hook(request: _Request, environ: Mapping[str, str], unsent: UnsentExcha
         payload = None
     if not isinstance(payload, dict):
         raise HookFailure("standard input is no JSON object: the client runs this command, with an event as input")
-    if request.event in ("keep", "save") and not answer_of(payload):
-        payload["last_assistant_message"] = _read_transcript(payload)[1]
+    if request.event in ("keep", "save"):
+        _complete(request, payload)
     project = find_project(folder_of(payload) or os.getcwd(), environ)
     try:
         return _send(request, request.client, request.event, project, payload, deadline)
@@ -178,16 +182,17 @@ def _send(
         return body.strip()
     if status in (401, 403):
         raise HookFailure(f"{url} refused the key ({status}); set RECOLLECT_API_KEY to one of this server")
-    failure = ServerUnavailable if status >= 500 else HookFailure
+    failure = HookFailure
+    if status >= 500 or status in (408, 425, 429):
+        failure = ServerUnavailable
+    elif status in (400, 413, 422):
+        failure = EventRefused
     raise failure(f"{url} answered {status}: {_describe(body)}")
 
 
 def _exchange_of(request: _Request, payload: Mapping[str, Any], project: Project) -> dict[str, Any] | None:
     """Return what the server should store of an event, for a later hook; None if that is nothing."""
     prompt, answer = prompt_of(payload), answer_of(payload)
-    if not prompt and request.client == "claude-code" and request.event in ("keep", "save"):
-        # Its hook for prompts may be by HTTP, which keeps nothing.
-        prompt = _read_transcript(payload)[0]
     if not prompt and not answer:
         return None
     return {
@@ -204,6 +209,19 @@ def _exchange_of(request: _Request, payload: Mapping[str, Any], project: Project
     }
 
 
+def _complete(request: _Request, payload: dict[str, Any]) -> None:
+    """Add the answer, and for Claude Code the prompt, from the client's transcript if the payload lacks them."""
+    # Claude Code's hook for prompts is by HTTP, and keeps nothing while the server is down.
+    needs_prompt = request.client == "claude-code" and not prompt_of(payload)
+    if answer_of(payload) and not needs_prompt:
+        return
+    prompt, answer = _read_transcript(payload)
+    if needs_prompt and prompt:
+        payload["prompt"] = prompt
+    if not answer_of(payload):
+        payload["last_assistant_message"] = answer
+
+
 def _send_unsent(request: _Request, unsent: UnsentExchanges, deadline: float) -> None:
     """Send what earlier hooks could not, as far as the time allows."""
     for path, each in unsent.exchanges():
@@ -211,11 +229,11 @@ def _send_unsent(request: _Request, unsent: UnsentExchanges, deadline: float) ->
             _send(
                 request, each["client"], "keep", Project(each["project"], each["branch"]), each["payload"], deadline
             )
-        except ServerUnavailable:
-            return
-        except (HookFailure, KeyError):
+        except (EventRefused, KeyError):
             # It would be refused each time.
             pass
+        except HookFailure:
+            return
         unsent.remove(path)
 
 

@@ -19,6 +19,8 @@ _FOLDER = "unsent"
 _SUFFIX = ".json"
 _MAX_FILES = 200
 _MAX_BYTES = 4 << 20
+# One large paste must not displace everything else.
+_MAX_EXCHANGE_BYTES = _MAX_BYTES // 8
 
 
 class UnsentExchanges:
@@ -31,7 +33,7 @@ class UnsentExchanges:
     def add(self, exchange: Mapping[str, Any]) -> bool:
         """Keep an exchange, and drop the oldest beyond the limits; False if it cannot be written."""
         data = json.dumps({"server": self._server_digest(), **exchange}).encode()
-        if len(data) > _MAX_BYTES:
+        if len(data) > _MAX_EXCHANGE_BYTES:
             return False
         path = os.path.join(self._folder, f"{time.time_ns():020}-{os.getpid()}{_SUFFIX}")
         try:
@@ -39,7 +41,8 @@ class UnsentExchanges:
             self._make_space(len(data))
             descriptor = os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                os.write(descriptor, data)
+                if os.write(descriptor, data) < len(data):
+                    return False
             finally:
                 os.close(descriptor)
             os.replace(f"{path}.part", path)
@@ -48,8 +51,15 @@ class UnsentExchanges:
         return True
 
     def _make_space(self, size: int) -> None:
+        sizes = []
         with os.scandir(self._folder) as files:
-            sizes = sorted((file.path, file.stat().st_size) for file in files)
+            for file in files:
+                try:
+                    sizes.append((file.path, file.stat().st_size))
+                except FileNotFoundError:
+                    # Another hook sent it.
+                    continue
+        sizes.sort()
         total = size + sum(each for _, each in sizes)
         for count, (path, each) in enumerate(sizes):
             if len(sizes) - count < _MAX_FILES and total <= _MAX_BYTES:
@@ -72,7 +82,7 @@ class UnsentExchanges:
             except (OSError, ValueError):
                 # Another hook sent it.
                 continue
-            if exchange.pop("server", "") == server:
+            if isinstance(exchange, dict) and exchange.pop("server", "") == server:
                 yield path, exchange
 
     def remove(self, path: str) -> None:

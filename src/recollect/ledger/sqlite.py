@@ -37,6 +37,7 @@ from recollect.models.embedding import EmbeddingModel
 
 # A user for whom a read in the event loop took longer is read for in another thread.
 _SLOW_READ_S = 0.005
+_MAX_SLOW_TENANTS = 10_000
 # How long to wait for readers to release the log, and how long writers wait in each attempt.
 MAX_WAIT_S = 15.0
 _TRY_S = 0.25
@@ -156,6 +157,8 @@ class SqliteEngine:
             started = time.thread_time()
             result = self._read(body)
             if time.thread_time() - started > _SLOW_READ_S:
+                if len(self._slow_tenants) >= _MAX_SLOW_TENANTS:
+                    self._slow_tenants.clear()
                 self._slow_tenants.add(hash(tenant))
             return result
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, body)

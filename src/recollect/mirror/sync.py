@@ -37,6 +37,8 @@ from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
 _PAGE_SIZE = 500
+# Ends the stored version of a user whose `memory_index.json` is not written, because there is nothing in it.
+_NO_SNAPSHOT = " none"
 # Up to this many memories a snapshot is written after every change.
 MAX_EAGER_MEMORIES = 2_000
 _MAX_ROUNDS = 3
@@ -361,13 +363,17 @@ class Synchronizer:
         else:
             self.folder.remove(path)
         self.folder.sync()
-        self.state.set_meta(f"{SNAPSHOT} {user_digest(user)}", version)
+        self.state.set_meta(f"{SNAPSHOT} {user_digest(user)}", version if data else f"{version}{_NO_SNAPSHOT}")
 
     def outdated_snapshots(self) -> set[str]:
-        """Return the users whose memories changed since their `memory_index.json` was written."""
-        positions = self.state.positions.all()
-        written = {each.user: self.state.meta(f"{SNAPSHOT} {user_digest(each.user)}") for each in positions}
-        return {each.user for each in positions if written[each.user] != _version_of(each)}
+        """Return the users whose `memory_index.json` is missing or older than their memories."""
+        return {each.user for each in self.state.positions.all() if not self._is_snapshot_current(each)}
+
+    def _is_snapshot_current(self, position: HistoryPosition) -> bool:
+        written, version = self.state.meta(f"{SNAPSHOT} {user_digest(position.user)}"), _version_of(position)
+        if written == f"{version}{_NO_SNAPSHOT}":
+            return True
+        return written == version and bool(self.folder.stamp(self._owners.folder_of(position.user) + SNAPSHOT))
 
     def close(self) -> None:
         """Close the state."""

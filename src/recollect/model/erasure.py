@@ -133,6 +133,7 @@ OUT_OF_REACH = (
     UnreachedStore("exports", "files that were exported or copied out: delete them where they are"),
     UnreachedStore("logs", "logs of your programs, servers and terminals"),
     UnreachedStore("other processes", "their caches are cleared when they next query the ledger, or end"),
+    UnreachedStore("unsent exchanges", "those of coding agents while the server was down: ~/.recollect/unsent there"),
     UnreachedStore("providers", "texts that were sent to an LLM, embedder or reranker"),
 )
 

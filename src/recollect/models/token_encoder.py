@@ -114,11 +114,15 @@ def _centre(rows: Floats) -> Floats:
     return np.ascontiguousarray(rows - rows.mean(axis=-1, keepdims=True), np.float32)
 
 
-# A question is encoded to search for it, and as a turn to store it; one that a search encodes is stored later.
-@erasable_cache(256)
 def encode_question(text: str) -> Floats:
     """Return the vectors of a question's word pieces, of its first window only."""
-    return _encode(load_network(), [word_piece_ids([text[:_MAX_CHARS]])[0][:_WINDOW]])[0]
+    return _encode_window(text[:_MAX_CHARS])
+
+
+# A question is encoded to search for it, and as a turn to store it; one that a search encodes is stored later.
+@erasable_cache(256)
+def _encode_window(text: str) -> Floats:
+    return _encode(load_network(), [word_piece_ids([text])[0][:_WINDOW]])[0]
 
 
 def encode_passages(texts: Sequence[str]) -> list[TokenVectors]:

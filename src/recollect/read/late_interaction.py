@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import simsimd
 
-from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import RecollectError
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import STOP_WORDS
@@ -59,7 +58,7 @@ class LateInteraction:
     async def best_matches(self, user: str, question: str, rows: NDArray[np.int64]) -> Floats:
         """Return the best cosine for each candidate row and each piece of the question; NaN where none is stored."""
         # As a piece, the mark that joins the words of a name would match every such name.
-        pieces = _encode_question(question.replace("_", " "))
+        pieces = encode_question(question.replace("_", " "))
         matches = np.full((len(rows), len(pieces)), np.nan, np.float32)
         stored = await self._ledger.token_vectors(user, rows.tolist())
         missing = [row for row in rows.tolist() if row not in stored]
@@ -138,7 +137,7 @@ def describe_matches(question: str, passage: str, *, limit: int = 2) -> list[str
     """Say which words of the question match which other words of the passage best."""
     question_words, passage_words = word_piece_texts(question), word_piece_texts(passage)
     [vectors] = encode_passages([passage])
-    similar = _encode_question(question) @ vectors.T.astype(np.float32) / STEPS
+    similar = encode_question(question) @ vectors.T.astype(np.float32) / STEPS
     matches = []
     for word, row in zip(question_words, similar, strict=False):
         at = int(row.argmax())
@@ -162,9 +161,3 @@ def _encode_newest(batch: Sequence[Unembedded], max_s: float) -> dict[int, bytes
         if time.monotonic() >= deadline:
             break
     return encoded
-
-
-# The same question is often searched more than once, with other filters or limits.
-@erasable_cache(64)
-def _encode_question(text: str) -> Floats:
-    return encode_question(text)

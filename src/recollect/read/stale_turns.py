@@ -34,6 +34,10 @@ _EQUAL_MARGIN = 0.1
 _ALL_TERMS = 0.2
 # A reply repeats what the user said if this part of its terms does; a longer one says more, and is marked as past.
 _REPETITION = 0.2
+# Of a turn and memories that repeat parts of it word for word, the turn is left out if they are so much of it; of a
+# short turn, the memories are.
+_MIN_TURN_SHARE = 0.5
+_SHORT_TURN_CHARS = 400
 
 Facts = Mapping[str, Sequence[Derived]]
 
@@ -329,7 +333,7 @@ def _is_reply(candidate: SearchCandidate, turn: SearchCandidate) -> bool:
 def _without_repetitions(
     candidates: list[SearchCandidate], derived: Facts
 ) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
-    """Of a turn and the memories that repeat parts of it word for word, keep the more relevant side."""
+    """Drop memories that quote a part of a turn, turns that memories quote, and episodes that quote a turn."""
     by_id = {each.record.id: each for each in candidates}
     dropped = []
     for turn_id, learned in derived.items():
@@ -345,25 +349,29 @@ def _without_repetitions(
             for each in learned
             if each.id in by_id
         }
+        facts = [each.id for each in learned if _is_fact(each) and each.id in parts]
+        memories = [by_id[id] for id in facts if parts[id] in words]
+        best = max(memories, key=lambda each: each.relevance, default=None)
+        covered = sum(len(parts[each.record.id]) for each in memories)
+        if (
+            best is not None
+            and covered >= len(words) * _MIN_TURN_SHARE
+            and (best.relevance >= turn.relevance or parts[best.record.id] == words)
+        ):
+            best.relevance = max(best.relevance, turn.relevance)
+            turn.decision = "a memory learned from it says it"
+            dropped.append(turn)
+            continue
+        if best is not None and (best.relevance < turn.relevance or len(words) <= _SHORT_TURN_CHARS):
+            turn.relevance = max(best.relevance, turn.relevance)
+            for memory in memories:
+                memory.decision = "the turn it was learned from says it"
+            dropped += memories
         for episode in (by_id[each.id] for each in learned if each.category is Category.EPISODE and each.id in parts):
             # Without a model, the episode of a short session quotes it after its date.
             if words in parts[episode.record.id] and len(words) * 3 > len(parts[episode.record.id]):
                 episode.decision = "the turn that it quotes says it"
                 dropped.append(episode)
-        facts = [each.id for each in learned if _is_fact(each) and each.id in parts]
-        memories = [by_id[id] for id in facts if parts[id] in words]
-        if any(each.relevance >= turn.relevance for each in memories):
-            turn.decision = "a memory learned from it says it"
-            dropped.append(turn)
-            continue
-        for memory in memories:
-            if parts[memory.record.id] == words:
-                memory.relevance = turn.relevance
-                turn.decision = "a memory learned from it says it"
-                dropped.append(turn)
-                break
-            memory.decision = "the turn it was learned from says it"
-            dropped.append(memory)
     if not dropped:
         return candidates, []
     dropped_ids = {each.record.id for each in dropped}

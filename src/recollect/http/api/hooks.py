@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from recollect.coding.events import MAX_TURN_CHARS, answer_of, folder_of, format_answer, prompt_of, session_of
 from recollect.coding.transcripts import turn_key
 from recollect.config.settings import Settings
-from recollect.errors import MissingUser, NotFound, RecollectError
+from recollect.errors import MissingUser, NotFound, RecollectError, Unavailable
 from recollect.http.api.schemas import json_response
 from recollect.http.auth import caller as auth
 from recollect.http.auth.address import is_loopback
@@ -211,7 +211,10 @@ async def _store(memory: ResilientMemory, hook: _HookRequest, texts: dict[Role, 
         if text
     ]
     if messages:
-        await memory.write(hook.scope, messages, by=hook.author, mode="task")
+        result = await memory.write(hook.scope, messages, by=hook.author, mode="task")
+        if not result.is_durable and result.reason != "quota":
+            # The client keeps the exchange and sends it later.
+            raise Unavailable(f"The exchange was not stored ({result.reason}); send it again later")
 
 
 async def _end_session(memory: ResilientMemory, scope: Scope) -> None:

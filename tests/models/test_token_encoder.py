@@ -9,7 +9,7 @@ import pytest
 
 from recollect.models.token_encoder import DIMENSIONS, ENCODER_FILE, STEPS, encode_passages, encode_question
 
-SHA256 = "329ac847a2db78d9e4bc54264400bdabff5e831fbd1786f37d2330081979c361"
+SHA256 = "fc987b0eeac2ed3f1379924692f6a9390a27093f4cfe7ee5a34e094adbd320b6"
 TEXTS = [
     "Melanie: I painted a sunrise over the lake for my sister",
     "The office line is 030 4455120",

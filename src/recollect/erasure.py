@@ -3,6 +3,7 @@
 - With a memory, the turns it was learned from. Other memories learned from the same turns stay.
 - With a turn, the memories that have no other evidence.
 - With a turn, its copies in the session, and the next answer of the assistant if it repeats the fact.
+- With either, the answers of the built-in model that quote it, in all sessions.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from recollect.ledger.ledger import Ledger, read_pages
 from recollect.ledger.tokenizer import terms_of
-from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord, Status
 from recollect.model.query import And, Filter, Listing, Op, Where, any_of
 from recollect.model.scope import Scope
 from recollect.model.turn import Role
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
+from recollect.read.select import normalize_words
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 
 # An answer repeats a fact if it has this share of its content words.
@@ -56,6 +58,8 @@ async def find_dependents(
         for id in statements.keys() & set(record.evidence):
             statements[id] = [*statements[id], record.content]
     answers = [] if whole else await _repetitions(turns, statements, ledger)
+    if records and not whole:
+        answers += await _quotations([*memories, *turns], ledger)
     named = {record.id for record in records}
     dependents = {each.id: each for each in (*turns, *learned, *answers) if each.id not in named}
     return list(dependents.values())
@@ -154,6 +158,14 @@ async def _repetitions(
         if answer is not None and any(repeats(answer.content, each) for each in statements.get(turn.id, ())):
             answer_ids.append(answer.id)
     return await ledger.get(Scope(turns[0].scope.user), answer_ids) if answer_ids else []
+
+
+async def _quotations(records: Sequence[MemoryRecord], ledger: Ledger) -> list[MemoryRecord]:
+    """Return the answers that quote one of the records."""
+    texts = {words for record in records if (words := normalize_words(record.content).strip(" .!?"))}
+    quoting = And((Where("category", Op.EQ, str(Category.TURN)), Where(f"metadata.{QUOTES_MEMORY}", Op.EQ, True)))
+    answers = await _find_all(Scope(records[0].scope.user), quoting, (Status.ACTIVE,), ledger)
+    return [each for each in answers if any(text in normalize_words(each.content) for text in texts)]
 
 
 async def _find_all(scope: Scope, filter: Filter, statuses: tuple[Status, ...], ledger: Ledger) -> list[MemoryRecord]:

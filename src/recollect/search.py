@@ -35,7 +35,7 @@ from recollect.read.policy import separate_instructions
 from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates, prefer_newest
 from recollect.read.question import analyze_question
 from recollect.read.question_model import is_question
-from recollect.read.rank import RankingWeights, SearchCandidate, rank
+from recollect.read.rank import RankingWeights, SearchCandidate, demote_questions, rank
 from recollect.read.rerank import apply_rerank_scores, rerank
 from recollect.read.select import SelectionConfig, filter_relevant, normalize_words, select
 from recollect.read.stale_turns import replace_stale_turns
@@ -187,6 +187,9 @@ async def _search(scope: Scope, request: SearchRequest, ranking: RankingSettings
     if request.for_prompt:
         candidates, instructions = await separate_instructions(candidates)
         dropped += instructions
+    if is_question(request.query):
+        demote_questions(candidates, request.query)
+        candidates.sort(key=lambda each: -each.relevance)
     clock.mark("fetch")
     candidates, stale = await replace_stale_turns(scope, candidates, gathered, query, ledger=deps.ledger)
     dropped += stale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from recollect.model.ids import new_id
-from recollect.model.memory import Category, MemoryRecord, MemoryType
+from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.models import traits
 from recollect.models.traits import Trait, compute_traits, fold_name, speaker_name, trait_flags, trait_word_count
@@ -125,6 +126,8 @@ def test_only_turns_have_a_speaker() -> None:
     assert trait_flags(compute_traits(turn("tea", role="tool"))) == Trait.TURN
     assert trait_flags(compute_traits(turn("tea", role=["user"]))) == Trait.TURN
     assert trait_flags(compute_traits(memory("tea", role="user"))) == Trait.NONE
+    quoting = replace(turn("tea", role="assistant"), metadata={QUOTES_MEMORY: True})
+    assert trait_flags(compute_traits(quoting)) == Trait.TURN | Trait.ASSISTANT | Trait.QUOTES_MEMORY
     assert speaker_name(turn("tea", name="  Ann   LEE ")) == fold_name("ann lee") == "ann lee"
     assert (
         speaker_name(memory("tea", name="Ann"))

@@ -334,3 +334,11 @@ async def test_other_styles_say_until_when_in_their_own_shape(world: World) -> N
     await world.change(Update(memory.id, {"valid_to": MAY}))
     report = await world.recall("am I on the waiting list of the library?", style="semantic-router")
     assert "- user: I am on the waiting list of the town library (until 2025-05-20)\n" in report.context.text
+
+
+async def test_a_message_that_only_asks_does_not_come_before_the_answer(world: World) -> None:
+    await world.say("Where did I live before?", "I do not know.", "I live in Ghent since the summer.", "Noted.")
+    hits = await world.search_contents("Where do I live?")
+    assert hits[0] == "I live in Ghent since the summer."
+    asked = await world.search_contents("What did I ask you about where I live?")
+    assert "Where did I live before?" in asked

@@ -436,6 +436,22 @@ def test_a_recurring_weekday_has_no_date(text: str, ahead: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("The appointment is on Thursday the 26th at 3pm", "2026-11-26"),
+        ("it got pushed to Monday the 30th", "2026-11-30"),
+        ("we met on Friday 13th", "2026-11-13"),
+        ("The wedding is on 12 June next year", "2027-06-12"),
+        ("The wedding is on June 12th next year", "2027-06-12"),
+    ],
+)
+def test_a_day_with_its_number_is_that_day(text: str, day: str) -> None:
+    date = find_date(text, at=datetime(2026, 11, 18, 12, tzinfo=UTC))
+    assert date is not None
+    assert f"{date.start:%Y-%m-%d}" == day
+
+
+@pytest.mark.parametrize(
     ("question", "starts"),
     [
         ("Where are we going in August?", ["2026-08-01", "2027-08-01"]),

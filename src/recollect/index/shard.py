@@ -369,13 +369,13 @@ def visible_mask(
     if shard.bounded and as_of is None:
         moment_s = now().timestamp()
         mask = mask & (shard.begins_s[: len(mask)] <= moment_s) & (shard.ends_s[: len(mask)] > moment_s)
-    if not turns:
-        mask = mask & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
+    hidden = Trait.QUOTES_MEMORY if turns else Trait.TURN | Trait.QUOTES_MEMORY
+    is_shown: NDArray[np.bool_] = (shard.flags[: len(mask)] & int(hidden)) == 0
+    mask = mask & is_shown
     if allowed is not None:
         is_allowed = _is_among(shard.rows[: len(mask)], np.asarray(allowed, np.int64))
         # What was valid at another moment need not be active now.
-        valid_then = is_allowed if turns else is_allowed & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
-        mask = valid_then if as_of is not None else mask & is_allowed
+        mask = is_allowed & (is_shown if as_of is not None else mask)
     return mask
 
 

@@ -62,6 +62,8 @@ class Trust(StrEnum):
 PROPOSED_BY = "proposed_by"
 # The name in the detail of the LLM that wrote a memory; absent if no LLM did.
 MODEL = "model"
+# The name in the metadata of an answer that only quotes memories: it is in the transcript, and never found.
+QUOTES_MEMORY = "quotes_memory"
 # The default type of a category.
 TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
     Category.EVENT: MemoryType.EPISODIC,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import IntFlag
 
-from recollect.model.memory import Category, MemoryRecord
+from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord
 from recollect.models.instruction_model import has_instruction
 
 # Raise it when a rule here changes: a ledger made with other rules recomputes its traits when opened.
@@ -32,6 +32,7 @@ class Trait(IntFlag):
     FIRST_PERSON = 64
     INSTRUCTION = 128
     PREFERS = 256
+    QUOTES_MEMORY = 512
 
 
 # These match lower-case text: ignoring case in the expression takes five times as long.
@@ -86,6 +87,7 @@ def compute_traits(record: MemoryRecord) -> int:
     flags = _text_traits(record.content)
     if record.category is Category.TURN:
         flags |= Trait.TURN | _ROLES.get(str(record.detail.get("role")), Trait.NONE)
+        flags |= Trait.QUOTES_MEMORY if record.metadata.get(QUOTES_MEMORY) is True else Trait.NONE
     # The model knows what users say; the long answers of an assistant would take it a millisecond.
     if record.category is Category.INSTRUCTION or (
         not flags & (Trait.INSTRUCTION | Trait.ASSISTANT) and has_instruction(record.content)

@@ -109,9 +109,13 @@ async def gather(
     )
     stats = _query_stats(query, words, view, {name: speakers[name] for name in named}, nearest, lexical, calibration)
     rows = _candidate_rows(view, nearest, lexical, query.pool_size)
+    flags = view.traits(rows).flags
+    # Answers that quote memories repeat what may have changed since; the exact index leaves them out already.
+    is_allowed = (flags & int(Trait.QUOTES_MEMORY)) == 0
     if query.for_prompt:
         # Instructions that an assistant wrote are not the user's: keep them out of prompts.
-        rows = rows[(view.traits(rows).flags & ASSISTANT_INSTRUCTION) != ASSISTANT_INSTRUCTION]
+        is_allowed &= (flags & ASSISTANT_INSTRUCTION) != ASSISTANT_INSTRUCTION
+    rows = rows[is_allowed]
     forced = frozenset[int]()
     if query.traced_rows:
         traced = np.array(query.traced_rows, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,6 +31,12 @@ class SearchCandidate:
         return f"{name}: {self.record.content}" if name else self.record.content
 
 
+# One sentence with a question mark.
+_ONLY_ASKS = re.compile(r"[^.!?？。！\n]{1,200}[?？]\s*")
+_ABOUT_QUESTIONS = re.compile(
+    r"\b(?:ask(?:ed|ing)?|questions?|gefragt|fragte|fragen?|demandé|preguntas?|preguntado)\b", re.I
+)
+_QUESTION_SHARE = 0.3
 _DAY_S = 86_400.0
 # Access counts from here on score 1.
 _MAX_ACCESSES = 100
@@ -67,6 +74,17 @@ class RankingWeights:
             + self.importance * importance
             + self.access * access
         )
+
+
+def demote_questions(candidates: Sequence[SearchCandidate], query: str) -> None:
+    """Lower the relevance of messages that only ask, unless the query is about what was asked."""
+    if _ABOUT_QUESTIONS.search(query):
+        return
+    for each in candidates:
+        detail, text = each.record.detail, each.record.content
+        is_user_turn = each.record.category is Category.TURN and detail.get("role") == "user"
+        if is_user_turn and not detail.get("name") and _ONLY_ASKS.fullmatch(text):
+            each.relevance *= _QUESTION_SHARE
 
 
 def rank(candidates: Sequence[SearchCandidate], weights: RankingWeights, *, now: datetime) -> list[SearchCandidate]:

@@ -23,6 +23,8 @@ _IN = frozenset("in within dans en dentro".split())
 # Black Friday is not the last Friday there was.
 _NAMED_DAYS = frozenset("black cyber good easter giving super fat ash palm".split())
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DIGIT = re.compile(r"\d")
+_DAY_OF_MONTH = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?")
 # A date without a year is in the future, unless the sentence is in the past tense.
 PAST_TENSE = re.compile(
     r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
@@ -114,7 +116,7 @@ def _shift(period: Period, at: datetime) -> timedelta:
     today = at.replace(hour=0, minute=0, second=0, microsecond=0)
     if period.start >= today or "today" in words:
         return 0 * _DAY
-    if not words.isdisjoint(WEEKDAYS):
+    if not words.isdisjoint(WEEKDAYS) and not _DIGIT.search(period.phrase):
         return 7 * _DAY * -(-(today - period.start).days // 7)
     if words.isdisjoint(MONTHS) or (period.end is not None and period.end > today):
         return 0 * _DAY
@@ -153,6 +155,8 @@ def _find_future_date(text: TokenizedText, *, ahead: bool) -> StatementDate | No
             days = WEEKDAYS[word] - today.weekday()
             days += 0 if days > 0 and before in _UPCOMING else 7
             return _future_date(text, (place, place), (today + days * _DAY, today + (days + 1) * _DAY))
+        if word in UNITS and UNITS[word] == "year" and before in NEXT and (day := _day_before(text, place - 1)):
+            return day
         if word in UNITS and follows and UNITS[word] not in ("minute", "hour", "day"):
             return _future_date(text, (place, place), unit_span(UNITS[word], text.at, back=-1))
         if ahead and word in UNITS and text.word(place - 2) in _IN:
@@ -161,6 +165,20 @@ def _find_future_date(text: TokenizedText, *, ahead: bool) -> StatementDate | No
                 start = day_span(add_units(text.at, UNITS[word], count))[0]
                 return _future_date(text, (place - 2, place), (start, start + _DAY), about=UNITS[word] != "day")
     return None
+
+
+def _day_before(text: TokenizedText, place: int) -> StatementDate | None:
+    """Return the day of "12 June next year" or "June 12 next year", whose last two words begin at `place`."""
+    first, second = text.word(place - 2), text.word(place - 1)
+    month = MONTHS.get(second) or MONTHS.get(first)
+    number = _DAY_OF_MONTH.fullmatch(first if second in MONTHS else second)
+    if month is None or number is None:
+        return None
+    try:
+        start = day_span(text.at.replace(year=text.at.year + 1, month=month, day=int(number.group(1))))[0]
+    except ValueError:
+        return None
+    return _future_date(text, (place - 2, place + 1), (start, start + _DAY))
 
 
 def _future_date(

@@ -25,6 +25,9 @@ from recollect.text.time_spans import (
 _NEVER_WHOLE = ("minute", "hour", "day", "decade")
 _LATELY_DAYS = 30
 _OTHER_DAY_DAYS = 14
+_ORDINAL_DAY = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)")
+# A day of the month falls on each weekday within a year.
+_MAX_NUMBERED_DAYS = 366
 
 
 def parse_unit(text: TokenizedText, place: int) -> TimeMatch | None:
@@ -154,6 +157,8 @@ def parse_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
     before, after = text.before(place), text.word(place + 1)
     if before in say.NEXT or before in say.RECURRING or after in say.NEXT or _recurs(text, place):
         return None
+    if (numbered := _parse_numbered_weekday(text, place)) is not None:
+        return numbered
     ahead = say.WEEKDAYS[text.words[place]] - text.at.weekday()
     first, last = place, place + 1
     if before in say.THIS:
@@ -164,6 +169,20 @@ def parse_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
         last += 1
     # Whoever means today says so: Monday said on a Monday was a week ago.
     return _in_part(text, TimeMatch(first, last, day_span(text.at, -ahead if ahead < 0 else 7 - ahead), "weekday"))
+
+
+def _parse_numbered_weekday(text: TokenizedText, place: int) -> TimeMatch | None:
+    """Parse "Thursday the 26th": the nearest day that is both."""
+    last = place + 2 if text.word(place + 1) == "the" else place + 1
+    number = _ORDINAL_DAY.fullmatch(text.word(last))
+    if number is None or text.word(last + 1) in say.MONTHS or text.word(last + 1) in say.OF:
+        return None
+    today = day_span(text.at)[0]
+    days = (today + timedelta(days=sign * ahead) for ahead in range(_MAX_NUMBERED_DAYS) for sign in (1, -1))
+    for day in days:
+        if day.day == int(number.group(1)) and day.weekday() == say.WEEKDAYS[text.words[place]]:
+            return _in_part(text, TimeMatch(place, last + 1, (day, day + timedelta(days=1)), "day"))
+    return None
 
 
 def _recurs(text: TokenizedText, place: int) -> bool:

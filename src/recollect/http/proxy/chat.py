@@ -49,6 +49,7 @@ from recollect.http.proxy.memory_options import (
     parse_memory_options,
 )
 from recollect.http.proxy.sse import MAX_ANSWER_BYTES, StreamRecorder
+from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest, UpstreamResponse, buffer_response
 from recollect.http.upstream.router import UpstreamRouter
@@ -140,11 +141,16 @@ class ChatCompletions:
             if refusal := find_refusal(scope, upstream, reply):
                 await send_error(send, 502, refusal[1], code=refusal[0], headers=chat.headers)
             else:
-                await self._relay(send, reply, chat, streamed=fields.get("stream") is True)
+                quotes_memory = upstream.name == BUILT_IN
+                await self._relay(
+                    send, reply, chat, streamed=fields.get("stream") is True, quotes_memory=quotes_memory
+                )
         finally:
             await reply.close()
 
-    async def _relay(self, send: Send, reply: UpstreamResponse, chat: ChatContext, *, streamed: bool) -> None:
+    async def _relay(
+        self, send: Send, reply: UpstreamResponse, chat: ChatContext, *, streamed: bool, quotes_memory: bool
+    ) -> None:
         reply_headers = headers_by_name(reply.headers)
         streamed = streamed and reply_headers.get("content-type", "").startswith("text/event-stream")
         recorder = StreamRecorder(streamed=streamed, encoding=reply_headers.get("content-encoding", ""))
@@ -157,10 +163,10 @@ class ChatCompletions:
                 await relay(send, reply, headers, recorder.feed if stores else None)
         finally:
             if stores:
-                self._memory.tasks.start(self._store_answer(chat, recorder))
+                self._memory.tasks.start(self._store_answer(chat, recorder, quotes_memory))
 
-    async def _store_answer(self, chat: ChatContext, recorder: StreamRecorder) -> None:
-        await self._memory.store_answer(chat, await recorder.text())
+    async def _store_answer(self, chat: ChatContext, recorder: StreamRecorder, quotes_memory: bool) -> None:
+        await self._memory.store_answer(chat, await recorder.text(), quotes_memory=quotes_memory)
 
 
 def _is_message(value: object) -> bool:

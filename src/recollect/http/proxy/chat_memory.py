@@ -13,6 +13,7 @@ from recollect.http.health import HealthMonitor
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
 from recollect.model.ids import new_id
+from recollect.model.memory import QUOTES_MEMORY
 from recollect.model.messages import describe_excess
 from recollect.model.result import Hit, RecallOutcome, RecallResult
 from recollect.model.times import now
@@ -172,13 +173,18 @@ class ChatMemory:
         user_turn_ids = [id for id, each in zip(ids, session_match.new, strict=True) if each.role == Role.USER]
         chat.turn_id = user_turn_ids[-1] if user_turn_ids and result.is_durable else ""
 
-    async def store_answer(self, chat: ChatContext, text: str) -> str:
-        """Store the assistant's answer as far as it arrived; returns the id of the new turn, if there is one."""
+    async def store_answer(self, chat: ChatContext, text: str, *, quotes_memory: bool = False) -> str:
+        """Store the assistant's answer as far as it arrived; returns the id of the new turn, if there is one.
+
+        An answer that only quotes memories is not searched: it would outlive them.
+        """
         text = text.strip()
         session_match = chat.session_match.with_answer(text) if text and chat.options.writes else None
         if session_match is None:
             return ""
-        message = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
+        message: dict[str, Any] = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
+        if quotes_memory:
+            message["metadata"] = {QUOTES_MEMORY: True}
         result = await self._memory.write(
             session_match.scope, [message], model=chat.options.model, mode=chat.options.mode
         )

@@ -208,7 +208,8 @@ def _parse_scope(
     metadata = fields.get("metadata")
     other_users = (metadata.get("user_id") if isinstance(metadata, Mapping) else None, fields.get("user"))
     users = [headers.get("x-memory-user"), context.user_id or None]
-    users += [each if isinstance(each, str) else None for each in other_users]
+    # A number is a user's id in another database.
+    users += [str(each) if type(each) in (str, int) else None for each in other_users]
     # All of them, so that naming another user is refused even if a more specific name overrides it.
     allowed = [caller.resolve_user(each) for each in users]
     user = next(filter(None, allowed), defaults.user if caller.kind == "local" else None)

@@ -15,6 +15,7 @@ from recollect.http.proxy.chat_memory import ChatContext
 from recollect.http.responses.asgi import ResponsesContext
 from recollect.http.responses.items import make_id, output_text, with_id
 from recollect.http.responses.request import BadRequest, Json, ResponseParams
+from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 
@@ -120,7 +121,8 @@ class ResponseWriter:
 
     async def _store_answer_and_response(self, response: Json, upstream: str) -> None:
         text = output_text(response)
-        turn_id = await self.context.memory.store_answer(self.chat, text) if text else ""
+        quotes_memory = response.get("model") == BUILT_IN
+        turn_id = await self.context.memory.store_answer(self.chat, text, quotes_memory=quotes_memory) if text else ""
         if not (self.params.store or self.params.thread_id):
             return
         try:

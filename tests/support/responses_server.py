@@ -41,9 +41,9 @@ class RecordingMemory:
     async def store_user_turns(self, chat: ChatContext) -> None:
         await self._memory.store_user_turns(chat)
 
-    async def store_answer(self, chat: ChatContext, text: str) -> str:
+    async def store_answer(self, chat: ChatContext, text: str, *, quotes_memory: bool = False) -> str:
         self.answers.append(text)
-        return await self._memory.store_answer(chat, text)
+        return await self._memory.store_answer(chat, text, quotes_memory=quotes_memory)
 
 
 class ResponsesServer(ServedProxy):

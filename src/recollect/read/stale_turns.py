@@ -352,12 +352,13 @@ def _without_repetitions(
         facts = [each.id for each in learned if _is_fact(each) and each.id in parts]
         memories = [by_id[id] for id in facts if parts[id] in words]
         best = max(memories, key=lambda each: each.relevance, default=None)
-        covered = sum(len(parts[each.record.id]) for each in memories)
-        if (
-            best is not None
-            and covered >= len(words) * _MIN_TURN_SHARE
-            and (best.relevance >= turn.relevance or parts[best.record.id] == words)
-        ):
+        if best is not None and best.relevance >= turn.relevance:
+            covered = sum(len(parts[each.record.id]) for each in memories)
+            # What an assistant says around an outcome is of little use; what a user adds to a fact may change it.
+            replaces = covered >= len(words) * _MIN_TURN_SHARE or turn.record.detail.get("role") == "assistant"
+        else:
+            replaces = best is not None and parts[best.record.id] == words
+        if best is not None and replaces:
             best.relevance = max(best.relevance, turn.relevance)
             turn.decision = "a memory learned from it says it"
             dropped.append(turn)

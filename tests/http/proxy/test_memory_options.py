@@ -29,7 +29,8 @@ def test_a_request_without_options_reads_and_writes_for_the_default_user() -> No
         ({"metadata": {"user_id": "m"}, "memory_context": {"user_id": "c"}}, {}, "c"),
         ({"memory_context": {"user_id": "c"}}, {"x-memory-user": "h"}, "h"),
         ({"user": None, "metadata": None}, {}, "default"),
-        ({"user": 7, "metadata": ["x"]}, {}, "default"),
+        ({"user": 7, "metadata": ["x"]}, {}, "7"),
+        ({"user": True}, {}, "default"),
     ],
 )
 def test_the_most_specific_user_counts(fields: Any, headers: Any, user: str) -> None:

@@ -124,7 +124,7 @@ class NoMemory:
 
     async def store_user_turns(self, chat: ChatContext) -> None: ...
 
-    async def store_answer(self, chat: ChatContext, text: str) -> str:
+    async def store_answer(self, chat: ChatContext, text: str, *, quotes_memory: bool = False) -> str:
         return ""
 
 

@@ -342,3 +342,9 @@ async def test_a_message_that_only_asks_does_not_come_before_the_answer(world: W
     assert hits[0] == "I live in Ghent since the summer."
     asked = await world.search_contents("What did I ask you about where I live?")
     assert "Where did I live before?" in asked
+
+
+async def test_a_question_that_tells_something_is_ranked_by_its_words(world: World) -> None:
+    question = "I moved to Ghent on 3 May, can you help me find a doctor there?"
+    await world.say(question, "Of course.", "The trams of Ghent are old.", "They are.")
+    assert (await world.search_contents("When did I move to Ghent?"))[0] == question

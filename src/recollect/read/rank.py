@@ -31,8 +31,8 @@ class SearchCandidate:
         return f"{name}: {self.record.content}" if name else self.record.content
 
 
-# One sentence with a question mark.
-_ONLY_ASKS = re.compile(r"[^.!?？。！\n]{1,200}[?？]\s*")
+# A short question; a longer one, or one with numbers, often tells something by the way.
+_ONLY_ASKS = re.compile(r"[^.!?？。！,;\d\n]{1,60}[?？]\s*")
 _ABOUT_QUESTIONS = re.compile(
     r"\b(?:ask(?:ed|ing)?|questions?|gefragt|fragte|fragen?|demandé|preguntas?|preguntado)\b", re.I
 )

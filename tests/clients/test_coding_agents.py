@@ -66,8 +66,12 @@ def test_claude_code_accepts_the_plugin(tmp_path: Path) -> None:
 def test_a_fact_of_one_session_reaches_the_model_in_the_next(tmp_path: Path, client: str) -> None:
     started = time.monotonic()
     report = run_agent(client, tmp_path)
-    # One context at the start of the session, and one before the prompt.
-    assert report["next_session"] == {"contexts": 2, "other_contexts": 0, "tools": TOOLS, "tool_result": True}
+    following = report["next_session"]
+    assert following.items() >= {"tools": TOOLS, "tool_result": True}.items()
+    # One context at the start of the session, and one before the prompt. If the agent did not wait for the tools and
+    # the session was repeated, one of them may have the question of the attempt before instead.
+    assert following["contexts"] >= 1
+    assert following["contexts"] + following["other_contexts"] == 2
     for session in ("first", "other_repository", "without_server"):
         assert report[session].items() >= NO_CONTEXT.items()
     # What was said while the server was down was kept, and sent by the next session.

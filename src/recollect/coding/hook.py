@@ -43,6 +43,10 @@ _MAX_REASON_CHARS = 200
 _URL = re.compile(r"(https?)://(\[[^\]/]+\]|[^/:@\[]+)(?::(\d{1,5}))?(/.*)?", re.IGNORECASE)
 
 
+# After how long a transcript that lacks the prompt is read again, for an exchange that is kept.
+_TRANSCRIPT_WAIT_S = 0.02
+
+
 class HookFailure(Exception):
     """The reason why a hook has no answer."""
 
@@ -161,7 +165,7 @@ def _run_hook(request: _Request, environ: Mapping[str, str], unsent: UnsentExcha
     try:
         return _send(request, request.client, request.event, project, payload, deadline)
     except ServerUnavailable as error:
-        exchange = _exchange_of(request, payload, project)
+        exchange = _exchange_of(request, payload, project, deadline)
         if exchange and unsent.add(exchange):
             raise HookFailure(f"{error}; what was said is kept and sent later") from None
         raise
@@ -190,9 +194,16 @@ def _send(
     raise failure(f"{url} answered {status}: {_describe(body)}")
 
 
-def _exchange_of(request: _Request, payload: Mapping[str, Any], project: Project) -> dict[str, Any] | None:
+def _exchange_of(
+    request: _Request, payload: Mapping[str, Any], project: Project, deadline: float
+) -> dict[str, Any] | None:
     """Return what the server should store of an event, for a later hook; None if that is nothing."""
     prompt, answer = prompt_of(payload), answer_of(payload)
+    if request.event in ("keep", "save") and request.client == "claude-code":
+        # Claude Code writes its transcript a moment after it runs the hook.
+        while not prompt and time.monotonic() < deadline - 2 * _TRANSCRIPT_WAIT_S:
+            time.sleep(_TRANSCRIPT_WAIT_S)
+            prompt = _read_transcript(payload)[0]
     if not prompt and not answer:
         return None
     return {

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Deps:
     """The ledger, the index, the embedder, and the chat model, if configured."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recollect.config.fields import RankingSettings, RecallSettings
 from recollect.errors import InvalidInput, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category
 from recollect.model.messages import message_text
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Where, both
@@ -51,7 +52,7 @@ _MAX_QUESTION_CHARS = 8_000
 _SUMMARIES: Filter = Where("category", Op.EQ, str(Category.SUMMARY))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RecallRequest:
     """The messages of a chat, and the parameters of the recall; `rewrite_timeout_s` shortens the configured one."""
 
@@ -256,7 +257,7 @@ async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallSett
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _ConversationText:
     """The text of the current conversation for the prompt: its summary, its invocations and its last turns."""
 

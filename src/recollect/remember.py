@@ -13,7 +13,7 @@ transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from recollect.aio.slices import TimeSlice, run_off_loop
 from recollect.config.fields import SessionSettings
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings, NotFound, StaleVersion
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MemoryInput:
     """A memory to store as the caller wrote it; `merge` says whether it may be merged with a similar one."""
 
@@ -77,7 +78,7 @@ class MemoryInput:
     merge: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class LearningConfig(ExtractionConfig):
     """When and how to extract facts, and what to derive from sessions.
 

@@ -7,7 +7,7 @@ Each step is a file in `read/`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import numpy as np
 from recollect.aio.throttle import LoopThrottle
 from recollect.config.fields import RankingSettings
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger
 from recollect.model.query import EVERYTHING, Filter, Op, Where, both
@@ -61,7 +62,7 @@ _MAX_QUERY_CHARS = 8_000
 _MAX_REPEATED_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class SearchRequest:
     """The parameters of one search.
 
@@ -90,7 +91,7 @@ class SearchRequest:
     traced_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SearchDeps:
     """The stores and models that a search uses."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import NoneType
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from recollect.agent.working_memory import UNBOUNDED, WorkingMemory
 from recollect.client import AsyncMemory
 from recollect.config.settings import Settings, load
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.arguments import parse_scope
 from recollect.model.change import Author
 from recollect.model.ids import new_id
@@ -31,7 +32,7 @@ from recollect.service.tool_memory import ToolMemory
 from recollect.wiring import open_chat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Task:
     question: str
     state: str

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from recollect.agent.tools.memory_tools import MemoryLimits
 from recollect.agent.working_memory import WorkingMemoryLimits
 from recollect.config.settings import Settings
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.text.time_expressions import TimeWords
 
 # By the endpoint, as text, as JSON with a schema, or by the endpoint until it refuses.
 ToolCalls: TypeAlias = Literal["auto", "native", "text", "schema"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class AgentLimits:
     """The limits of one run; 0 tokens is no limit."""
 
@@ -28,7 +29,7 @@ class AgentLimits:
     observed_chars: int = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class AgentConfig:
     """The configuration of all runs of an agent."""
 

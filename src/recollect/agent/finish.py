@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from recollect.agent.config import AgentConfig
 from recollect.agent.tools.memory_tools import EPISODES, FACTS, MEMORY_TOOLS
 from recollect.agent.types import Answer, Call, Observation, Step
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author, ModelUsage
 from recollect.model.memory import Category
 from recollect.model.result import Hit
@@ -58,7 +59,7 @@ def _short(text: str) -> str:
     return shorten(" ".join(text.split()), _LESSON_CHARS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RecordedTurns:
     """The recorded turns of a run; `note` says why there are none, if they failed."""
 
@@ -153,7 +154,7 @@ def _to_run_steps(steps: Sequence[Step]) -> Iterator[RecordedStep]:
 _STYLE = "react-mem"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class StartContext:
     """The memories that a run starts with; `notes` say what is missing and why."""
 

@@ -18,6 +18,7 @@ from recollect.agent.tools.tool import Tool
 from recollect.agent.types import Answer, Call, EndReason, Event, EventKind, Observation, Step
 from recollect.agent.working_memory import WorkingMemory
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.text import repair_text
 from recollect.models.chat import AnsweringChat, ChatReply, ConversingChat
 from recollect.prompts import prompt
@@ -230,7 +231,7 @@ _NOW_ANSWER = "You have no steps left. Answer the user now with what you know; c
 _WITH_TOOLS = "With {names} you can look for more, and keep what will matter again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class AgentPrompt:
     """The prompt of one run; `recalled` is None if memory is off."""
 

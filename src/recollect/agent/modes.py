@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from recollect.agent.tools.tool import Tool
 from recollect.agent.types import Call, Step
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.chat import ChatReply, ToolRequest
 from recollect.models.loose_json import parse_json_values
 
@@ -25,7 +25,7 @@ _LABEL = re.compile(
 _MAX_ECHO_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ParsedReply:
     """A thought with calls, or an answer; with neither, the reply could not be parsed."""
 

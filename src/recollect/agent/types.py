@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from recollect.errors import BrokenAnswer, InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.times import now
 from recollect.models.chat import ChatReply
 from recollect.sessions.agent_runs import StepKind
@@ -19,7 +20,7 @@ from recollect.text.tokens import count_tokens
 OVERHEAD_TOKENS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Call:
     """A call of a tool; `error` says why it cannot be called, if the model made a mistake."""
 
@@ -37,7 +38,7 @@ class Call:
         return f"{self.tool}({arguments})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Observation:
     """The result of a call."""
 
@@ -47,7 +48,7 @@ class Observation:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StepItem:
     """One thought, action or observation in working memory."""
 
@@ -58,7 +59,7 @@ class StepItem:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Step:
     """A thought, its calls and their observations."""
 
@@ -133,7 +134,7 @@ class EventKind(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Answer:
     """The result of a run. `text` is for the user, also if the run ended without an answer.
 
@@ -164,7 +165,7 @@ class Answer:
         return sum(len(step.calls) for step in self.steps)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Event:
     """An event of a run; the last one has the answer."""
 

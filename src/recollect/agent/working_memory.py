@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from recollect.agent.types import OVERHEAD_TOKENS, Call, Observation, Step, StepItem, TokenUsage
 from recollect.errors import BrokenAnswer, InvalidInput, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.chat import ConversingChat
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
@@ -31,7 +32,7 @@ _RESULT_CHARS = (400, 240, 160, 100)
 _TIGHT_CHARS = (160, 100, 60, 30)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DigestLine:
     """A call with its result, or a decision."""
 
@@ -47,7 +48,7 @@ class DigestLine:
         return f"- {action} -> {shorten(self.result, chars)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Digest:
     """The model's summary, the lines, and how many lines were dropped."""
 
@@ -108,7 +109,7 @@ def _render_lines(lines: Sequence[DigestLine], chars: int, dropped: int) -> str:
     return "\n".join([*header, *(line.render(chars) for line in lines)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class WorkingMemoryLimits:
     """Older steps than the last `keep_steps` are summarised above `tokens`; `max_tokens` is the limit of the whole.
 

@@ -7,12 +7,12 @@ no invalidation is needed.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from recollect.cache.redis_client import RedisClient
 from recollect.errors import CacheUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.types import Revision
 from recollect.model.erasure import StoreErasure
 from recollect.observability.metrics import CACHE_LOOKUPS
@@ -47,7 +47,7 @@ return count
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CacheKey:
     """The user, the revision and the field of an entry."""
 

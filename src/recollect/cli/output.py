@@ -7,10 +7,11 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TextIO
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -114,7 +115,7 @@ _NOTE_INDENT = " " * 7
 _MIN_FLEXIBLE_WIDTH = 24
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Column:
     """A column of a table.
 
@@ -129,7 +130,7 @@ class Column:
     lines: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TableRow:
     """The cells of a row, and lines printed below it across the columns."""
 

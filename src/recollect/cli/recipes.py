@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from recollect import wiring
 from recollect.client import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.result import Hit
 from recollect.models.embedding import Embedder
 
@@ -189,7 +189,7 @@ def _describe_error(error: ValidationError) -> str:
     return f"{where}: {': '.join((*names, reason.removeprefix('Value error, ')))}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RecipeCheck:
     """The result of an expectation; `rank` is that of the memory it is about, from 1, or 0 if it is missing."""
 
@@ -233,7 +233,7 @@ class RecipeCheck:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RecipeReport:
     """The results of a recipe."""
 

@@ -10,13 +10,14 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from recollect.coding.events import EVENT_NAMES
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 
 SERVER_NAME = "recollect"
 MARKER = "installed by recollect"
@@ -35,7 +36,7 @@ _RECALL = ("hooks", EVENT_NAMES["claude-code"]["recall"])
 _HTTP_TIMEOUT_S = 0.3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class InstallTarget:
     """Where and how to install: for the user or in the project's folder, the program, the server and its hooks."""
 
@@ -75,7 +76,7 @@ class InstallTarget:
         return shlex.join(words)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class JsonEntry:
     """A value at a path of a JSON file."""
 
@@ -85,7 +86,7 @@ class JsonEntry:
     is_shared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HookEntry:
     """A value in the array of hooks at a path of a JSON file."""
 
@@ -93,7 +94,7 @@ class HookEntry:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TomlTable:
     """A table of a TOML file."""
 
@@ -101,7 +102,7 @@ class TomlTable:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WholeFile:
     """A file of ours."""
 
@@ -111,7 +112,7 @@ class WholeFile:
 Entry = JsonEntry | HookEntry | TomlTable | WholeFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Client:
     """A client: how to recognise that it is used, and our entries for a target, by file."""
 

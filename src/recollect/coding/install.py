@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,12 @@ from recollect.coding.clients import (
     is_own_hook,
 )
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 
 _BACKUP_SUFFIX = ".recollect-backup"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FileChange:
     """The text of a file before and after; None if it does not exist."""
 
@@ -52,7 +53,7 @@ class FileChange:
         return "\n".join(unified_diff(before, after, old, new, lineterm=""))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class InstallPlan:
     """The changes of an installation or a removal, and what the user should know."""
 

@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from recollect.config.fields import Settings
 from recollect.config.name_mapping import FORMER_NAMES, preset_of_block, translate, with_current_names
 from recollect.config.presets import preset_names, read_preset
 from recollect.errors import InvalidSettings
+from recollect.frozen_dataclass import frozen_dataclass
 
 __all__ = [
     "LoadedSettings",
@@ -43,7 +44,7 @@ LEDGER_FILE = "recollect.db"
 FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LoadedSettings:
     """The settings, and the source of each that is not a default."""
 
@@ -51,7 +52,7 @@ class LoadedSettings:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SettingRow:
     """A setting as text."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from math import ceil
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from starlette.routing import Match
 from starlette.types import Scope, Send
 
 from recollect import errors
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.params import PATTERN_REMEDIES
 from recollect.http.proxy.asgi_io import send_json
 from recollect.http.proxy.memory_options import InvalidField
@@ -60,7 +61,7 @@ _UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WORD_START = re.compile("(?<!^)(?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ErrorInfo:
     """An error response before it has the shape of an interface; `parameter` names the invalid one, if known."""
 

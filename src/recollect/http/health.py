@@ -7,7 +7,6 @@ import itertools
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -18,6 +17,7 @@ from recollect import __version__
 from recollect.aio.background import BackgroundTask, TaskSet
 from recollect.config.settings import Settings
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.errors import Error, error_responses
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.upstream.learning import UpstreamModels, describe_start
@@ -179,7 +179,7 @@ MAX_SILENCE_S = 30.0
 _MAX_QUERIES = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HealthProblem:
     """The problem of a part, and when it was first noticed."""
 

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
 from recollect.aio.slices import run_in_slices
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 
 # Texts and parts up to this size are parsed at once.
 SMALL_CHARS = 32 << 10
@@ -36,7 +36,7 @@ _HIGH_SURROGATE, _LOW_SURROGATE = re.compile("[\ud800-\udbff]"), re.compile("[\u
 Decode: TypeAlias = Callable[[str, int], tuple[Any, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Item:
     """A member of an object or an element of an array, with its positions in the text."""
 
@@ -47,7 +47,7 @@ class Item:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Container:
     """An object or an array, from its opening bracket to after the closing one, and its items."""
 

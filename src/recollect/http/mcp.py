@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, MissingExtra
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import get_caller
 from recollect.http.auth.resource_metadata import MCP_PATH, METADATA_PATH, describe_resource
 from recollect.http.auth.rules import AuthRules
@@ -35,7 +35,7 @@ def mcp_error(error: ErrorInfo) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message}}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(eq=False)
 class _Endpoint:
     """An ASGI application of its own for each path, by which the access log knows the route."""
 

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import wait
@@ -35,6 +34,7 @@ from starlette.types import ASGIApp
 from recollect import __version__
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, Unavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.auth.rules import check_bind
@@ -294,7 +294,7 @@ def _run_server(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
 _MAX_UNSENT_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BoundSockets:
     """Bound sockets, one for each address of the host; a context manager that closes them."""
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from recollect.errors import (
     Unavailable,
     Unsupported,
 )
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index import pgvector_sql as sql
 from recollect.index.protocol import Index
 from recollect.index.vector_store_index import VectorStoreIndex
@@ -50,7 +50,7 @@ _BUILD_MEMORY = "SELECT set_config('maintenance_work_mem', '256MB', false) WHERE
 _BUILD_MEMORY += "'maintenance_work_mem')) < 256 << 20"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PgvectorState:
     """Whether pgvector can be used, why not, and for how many users it is."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Vector
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import Filter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Nearest:
     """The nearest rows, best first, and the count, mean and standard deviation of the scores of all visible rows."""
 
@@ -28,7 +28,7 @@ class Nearest:
     deviation: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Traits:
     """Traits of rows as arrays of equal length. Codes are valid within one view only; -1 is none."""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import IndexUnavailable, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.vector_store import ExternalVectorStore, StoredVector, hash_place, hash_user
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import ChangedRow, IndexLag, Revision
@@ -242,7 +243,7 @@ class IndexSync:
             await asyncio.sleep(self._every_s if self.last_error else _DEBOUNCE_S)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IndexCheck:
     """How many rows of a user a store should have, has, misses and has in excess, and how many changed since.
 

@@ -11,13 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from recollect.aio.breaker import Breaker, Permit
 from recollect.errors import IndexNotReady, IndexUnavailable, InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.types import ScoredRows
 from recollect.model.change import Vector
 from recollect.model.erasure import user_digest
@@ -26,7 +26,7 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.observability.metrics import BREAKER_OPEN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StoredVector:
     """A memory in a vector database: its row, the hashes of its user and place, and its vector of length 1."""
 
@@ -97,7 +97,7 @@ def is_hash(text: str) -> bool:
     return len(text) == 32 and set(text) <= set("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class VectorStoreOptions:
     """The address of a vector database, and the parameters of its HNSW index."""
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from recollect.aio.breaker import Permit
 from recollect.errors import IndexUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.exact import ExactIndex
 from recollect.index.protocol import Index, Nearest, View
 from recollect.index.shard import ROW_BYTES, Shard, ShardCache, ShardView, cosines, unpack_vectors, visible_mask
@@ -71,7 +72,7 @@ async def synced_revision(user: str, *, ledger: Ledger, index: str, settles_s: f
     return (await ledger.feed_position(user, index=index)).visible_revision(settles_s, at=to_micros(now()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class VectorSample:
     """A sample of a user's rows, drawn anew when the user has twice as many."""
 
@@ -106,7 +107,7 @@ _PAGE = 4_096
 _MIN_SAMPLED = 128
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ViewSource:
     """Where a view gets vectors (the ledger) and suggestions (the store, if one is available)."""
 
@@ -235,7 +236,7 @@ _LIGHT_DIVISOR = 4
 _MAX_UNSYNCED = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class VectorStoreLimits:
     """The number of memories up to which a user is searched exactly, the memory budget, and the timeout.
 

@@ -7,11 +7,12 @@ import json
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.arguments import MessagesInput, parse_scope
 from recollect.model.change import Author
 from recollect.model.result import Hit, RecallResult
@@ -55,7 +56,7 @@ IdSource: TypeAlias = str | Callable[[Any], str]
 Function: TypeAlias = Callable[..., Coroutine[Any, Any, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RunMemory:
     """The memory of the user of one run; `by` is the author in history.
 

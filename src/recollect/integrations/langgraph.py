@@ -7,12 +7,12 @@ import json
 import operator
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidFilter, InvalidInput, MissingExtra, StaleVersion
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.integrations.common import AnyMemory, call_memory, call_memory_blocking
 from recollect.model.memory import MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
@@ -236,7 +236,7 @@ class RecollectStore(BaseStore):
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ItemKey:
     """The user, the namespace and the key of an item."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from typing import Any, Self, TypedDict, Unpack
 
@@ -14,6 +14,7 @@ from recollect.client import AsyncMemory
 from recollect.config.name_mapping import translate
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings, ModelUnavailable, StoreBusy
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.messages import message_text
 from recollect.model.result import Hit
 
@@ -43,7 +44,7 @@ class _ScopeArguments(TypedDict):
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemoryEntry:
     """A memory or a turn that was found."""
 
@@ -53,7 +54,7 @@ class MemoryEntry:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemoryRetrieval:
     """The result of a search, best first."""
 

@@ -11,7 +11,6 @@ import json
 import mmap
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import apsw
 
 from recollect.errors import Conflict, InvalidInput, StoreCorrupt, StoreTooNew
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.sql.migrate import migrate, migrations
 from recollect.ledger.sql.tx import ALL_TENANTS, Row, SqlEngine, Tx, fetch_one
 from recollect.ledger.sqlite import SqliteEngine
@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 _FULL_TEXT = "terms"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Backup:
     """A description of a backup."""
 
@@ -55,7 +55,7 @@ class Backup:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Table:
     """The columns of a table, its key, and the column that the database numbers, if any."""
 

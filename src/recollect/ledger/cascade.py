@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from recollect.errors import NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.erasure import ErasureRequest, Remade, Target
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
@@ -23,7 +24,7 @@ _MAX_DEPTH = 8
 _SUMMARY_CATEGORIES = (Category.EPISODE, Category.SUMMARY)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemoryLink:
     """The links of one memory to others."""
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.codec import UPDATABLE_FIELDS, check_storable, from_plain
 from recollect.model.change import (
     Add,
@@ -78,7 +79,7 @@ class ExistingRecords:
         return (self.same_text(record) or self.same_key(record)) if record.status is Status.ACTIVE else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Revert:
     """Restore the values that fields had before a history entry."""
 
@@ -87,7 +88,7 @@ class Revert:
     undoes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HistoryLine:
     """A history entry to be written."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.job import Job, JobKind, MaintenancePayload, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.times import now
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScoredRows:
     """Rows with a score from 0 to 1 each; their order is up to the function that returns them."""
 
@@ -26,7 +27,7 @@ class ScoredRows:
     scores: NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class NumberedRecord:
     """A memory with its row number, as reads for ranking return it."""
 
@@ -57,7 +58,7 @@ class MentionRow(NamedTuple):
     row: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LexicalMatches:
     """The rows that share a term with a query, ascending, with a score and a coverage each.
 
@@ -72,7 +73,7 @@ class LexicalMatches:
     missing_share: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Unembedded:
     """A memory without a vector of the requested model."""
 
@@ -83,7 +84,7 @@ class Unembedded:
     speaker: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class KeyClaim:
     """The state of an idempotency key: owned by this caller, owned by another one, or answered already.
 
@@ -95,7 +96,7 @@ class KeyClaim:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IndexRow:
     """A memory as an index holds it, with its vector if it has one.
 
@@ -115,7 +116,7 @@ class IndexRow:
     vector: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Revision:
     """The number of changes of a user's memories; `epoch` is incremented when rows are erased."""
 
@@ -123,7 +124,7 @@ class Revision:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ChangedRow:
     """A row in its current state, and the revision that last changed it."""
 
@@ -131,7 +132,7 @@ class ChangedRow:
     row: IndexRow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FeedPosition:
     """The revision up to which an index was fed with a user's rows, and when; times are in microseconds.
 
@@ -161,7 +162,7 @@ class FeedPosition:
         return FeedPosition(revision, at, revision.number, at, self.visible_revision(settles_s, at=at))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IndexLag:
     """A user whose rows are not all in an index: the revisions of the ledger and of the index."""
 
@@ -184,7 +185,7 @@ def maintenance_task_name(job: Job | NewJob) -> str | None:
     return job.payload.chore if isinstance(job.payload, MaintenancePayload) else str(job.kind)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TaskRun:
     """When a task was last queued, and when its last successful run started."""
 
@@ -192,7 +193,7 @@ class TaskRun:
     started_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MaintenanceState:
     """What the scheduler needs to know of a user: the last activity, the projects, and the tasks so far.
 
@@ -205,7 +206,7 @@ class MaintenanceState:
     tasks: Mapping[tuple[str, str], TaskRun] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelOrigin:
     """How the settings name a model, so that it can be opened again; never with a key.
 
@@ -226,7 +227,7 @@ class AccessRow(NamedTuple):
     route: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ModelState:
     """A model known to the ledger; the one that `is_current` is searched.
 
@@ -261,7 +262,7 @@ class ModelState:
         return "retired" if self.retired_at is not None else "pending" if self.is_leased else "idle"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EmbeddingProgress:
     """How many memories have a vector of a model, of how many in all."""
 

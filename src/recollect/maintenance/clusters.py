@@ -6,10 +6,10 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.protocol import Index
 from recollect.ledger.ledger import Ledger, read_pages
 from recollect.model.change import Vector
@@ -44,7 +44,7 @@ _MAX_CLUSTER_SIZE = 8
 MIN_COSINE = 0.6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(eq=False)
 class MergeCandidate:
     """A memory that may be merged with others of its group; `fresh` if it changed since the last run."""
 
@@ -58,7 +58,7 @@ class MergeCandidate:
         return self.record.stated_at
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Duplicates:
     """A memory, and others with the same words."""
 

@@ -6,11 +6,12 @@ A merge is optional, so a doubtful one is refused: the sources stay as they are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, ModelUnavailable, NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import terms_of
 from recollect.ledger.types import Revision
 from recollect.maintenance.clusters import (
@@ -49,7 +50,7 @@ _EXTRA_CHARS = 100
 _NEVER_OUTDATED = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Merge:
     """Members of a cluster, from 0, that become one statement, and which of them are outdated."""
 

@@ -10,13 +10,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from time import monotonic, perf_counter
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import (
     EmbeddingProgress,
@@ -148,7 +148,7 @@ _CATCH_UP_S = (0.2, 1.0, 3.0, 10.0, 30.0, 120.0)
 _CATCH_UP_FOR = timedelta(minutes=10)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TargetModel:
     """The model of the settings where the ledger searches another; `open` opens it if it is not open yet.
 

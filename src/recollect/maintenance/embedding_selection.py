@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from recollect.config.settings import Settings
 from recollect.errors import MissingExtra, RecollectError, Unavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import ModelOrigin, ModelState, current_model_state, find_model_state
 from recollect.maintenance.embedding_migration import EmbeddingMigration, TargetModel
@@ -26,7 +26,7 @@ _OWN_SPECS = {"recollect-static-1": "bundled", "bge-small-en-int8": "neural"}
 _HUBS = ("model2vec:", "sentence-transformers:", "fastembed:")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Openers:
     """Functions that open the embedder and the ledger of settings."""
 
@@ -34,7 +34,7 @@ class Openers:
     ledger: Callable[[Settings, EmbeddingModel], Awaitable[Ledger]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SelectedEmbedder:
     """An open ledger, the embedder of its vectors, and the migration to run in the background."""
 
@@ -43,7 +43,7 @@ class SelectedEmbedder:
     migration: EmbeddingMigration
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _ConfiguredEmbedder:
     """The embedder of the settings, or the error of opening it."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
 from recollect.deps import Deps
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
@@ -38,7 +39,7 @@ MAX_CONFIDENCE = 0.8
 SCHEMA = operations_schema("op", "lines", "content", "type", "importance", "confidence")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Insight:
     """A statement that several memories support; a reason for `review` means that a person must approve it."""
 

@@ -10,13 +10,13 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from recollect.aio.background import BackgroundTask
 from recollect.config.fields import MaintenanceSettings
 from recollect.deps import Deps
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import MaintenanceState, TaskRun
 from recollect.maintenance.consolidate import consolidate
@@ -44,7 +44,7 @@ _KINDS: Mapping[MaintenanceTask, JobKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MaintenanceSchedule:
     """Which tasks run, and when an idle session ends.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import MAINTENANCE_AUTHOR
 from recollect.model.change import Author, ChangeKind, Effect, Forget
@@ -43,7 +44,7 @@ def parse_tasks(names: Sequence[str]) -> list[MaintenanceTask]:
         raise InvalidInput(f"unknown maintenance task {wrong!r}; use {', '.join(MaintenanceTask)}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MaintenanceStep:
     """One memory that was added, changed or forgotten, and why; `sources` are the memories it replaces."""
 
@@ -57,7 +58,7 @@ class MaintenanceStep:
         return {"memory": self.content, **plain_fields(self, omit=("content",))}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MaintenanceReport:
     """The result of one task for one user; of a dry run, the changes that a run would make.
 
@@ -82,7 +83,7 @@ class MaintenanceReport:
         return {"user_id": self.user, **plain_fields(self, omit=("user",))}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MaintenanceRun:
     """The author, the time and the limits of a run.
 

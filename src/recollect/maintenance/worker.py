@@ -7,12 +7,12 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from recollect.errors import CircuitOpen, Conflict, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.model.ids import new_worker_name
 from recollect.model.job import Job, JobKind
@@ -27,7 +27,7 @@ _log = logging.getLogger("recollect")
 JobHandler: TypeAlias = Callable[[Job], Awaitable[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RetryPolicy:
     """The lease of a running job, the number of tries, and the waiting times between them."""
 

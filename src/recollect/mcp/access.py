@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from recollect.config.settings import Settings
 from recollect.errors import NotAllowed
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.service.service import Service
@@ -16,7 +16,7 @@ from recollect.service.tool_memory import ToolMemory
 _NAME = "mcp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class McpAccess:
     """The memory of a client's user and project; `service` returns the service in use, for long streams."""
 
@@ -31,7 +31,7 @@ class McpAccess:
             raise NotAllowed("This key may read, not write")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class McpClient:
     """Who uses MCP: a scope, the name of the key or token if there is one, the branch, and the rights."""
 

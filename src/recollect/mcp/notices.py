@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
 
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mcp.access import McpAccess
 from recollect.model.scope import Scope
 from recollect.service.service import Revision
@@ -18,7 +18,7 @@ _SHARED_POLL_INTERVAL_S = 5.0
 _PAGE_SIZE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Position:
     """The last change before a subscription."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recollect.errors import InvalidInput, InvalidSettings, NotFound, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mcp import texts
 from recollect.mcp.access import McpAccess
 from recollect.model.arguments import parse_time
@@ -30,7 +31,7 @@ _MAX_LISTED = 100
 _SESSION_WINDOW = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ToolResult:
     """What a tool answers: a text for a model, and the same as values for a program."""
 
@@ -96,7 +97,7 @@ class FetchArguments(_Arguments):
 Call: TypeAlias = Callable[[McpAccess, Any], Awaitable[ToolResult]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class McpTool:
     """A tool. The `hints` of one that writes differ from what a client assumes: destructive and not idempotent."""
 

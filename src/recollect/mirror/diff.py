@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mirror.document import MemoryDocument, document_of, parse_document
 from recollect.mirror.folder import MirrorFolder, digest_of, mtime_ns
 from recollect.mirror.layout import MEMORY_FOLDERS, FileLocation, FolderOwners, has_file, is_gone, parse_location
@@ -35,7 +35,7 @@ class FileAction(Enum):
     ERASED = auto()  # The memory was erased, and must not be added by its file.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ScannedFile:
     """A parsed file."""
 
@@ -81,7 +81,7 @@ def read_file(path: str, folder: MirrorFolder, owners: FolderOwners, *, written:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MemoryContext:
     """The state of the memory that a file names.
 
@@ -157,7 +157,7 @@ def _covers(erasure: Erasure, document: MemoryDocument) -> bool:
             return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Difference:
     """A path or a memory id, and how file and memory differ there."""
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mirror.layout import (
     FILE_DEFAULTS,
     MEMORY,
@@ -50,7 +51,7 @@ _STATE_FIELDS = frozenset(["id", "version", "updated_at", "status", "superseded_
 _ROLES = ("user", "assistant", MEMORY, SUMMARY)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemoryDocument:
     """The content of a file, as a line of an export; `has_other_id` if the file has another id than the memory."""
 

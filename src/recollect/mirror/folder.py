@@ -13,12 +13,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from recollect.errors import Conflict, DiskFull, InvalidInput, StoreUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.ids import new_id
 
 MAX_DOCUMENT_BYTES = 2 << 20
@@ -54,7 +54,7 @@ def _without_ctime(stamp: str) -> tuple[str, str, str]:
     return mtime, size, inode
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StagedFile:
     """A file that was written under a temporary name."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import PurePosixPath
 
 from recollect.errors import InvalidInput, ToolFailed
 from recollect.files.records import IMPORTANCE, ROOT, parse_path
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mirror.folder import MirrorFolder
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
@@ -144,7 +144,7 @@ _FOLDER_ROLES = {"facts": MEMORY, "summaries": SUMMARY}
 _MAX_PARTS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FileLocation:
     """The parts of a path: the user's folder (empty for the root), the conversation, and the role.
 

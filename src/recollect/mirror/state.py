@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 import apsw
 
 from recollect.errors import StoreUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mirror.layout import CONFLICTS, STATE_FOLDER, parse_location
 from recollect.model.times import now
 
@@ -44,7 +45,7 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class FileRow:
     """The last known state of a memory's file; `pending` is the digest of what is about to be written.
 
@@ -61,7 +62,7 @@ class FileRow:
     pending: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RejectedFile:
     """A file that cannot be ingested or written, and why; the digest is not used any more."""
 
@@ -72,7 +73,7 @@ class RejectedFile:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ConflictFile:
     """A file with the text that a person's edit replaced."""
 
@@ -82,7 +83,7 @@ class ConflictFile:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HistoryPosition:
     """The position in a user's history up to which it was written to files."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.mirror.document import render_document
 from recollect.mirror.folder import FileChanged, MirrorFolder, StagedFile, digest_of
 from recollect.mirror.layout import (
@@ -30,7 +31,7 @@ _log = logging.getLogger("recollect")
 _MIN_STAGED_FILES = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _PlannedWrite:
     """A file to write; `row` is the last known state of the memory's file."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
@@ -11,6 +11,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.job import NewJob, as_json
 from recollect.model.memory import MemoryRecord
 from recollect.model.plain import plain_fields
@@ -35,7 +36,7 @@ class ChangeKind(StrEnum):
     UNDO = "undo"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Add:
     """Add a memory; a duplicate with the same visibility changes nothing.
 
@@ -49,7 +50,7 @@ class Add:
     first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Update:
     """Set some fields of a memory."""
 
@@ -59,7 +60,7 @@ class Update:
     vector: Vector | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Supersede:
     """Replace a memory by a new one; the old one stays in history with its validity."""
 
@@ -69,7 +70,7 @@ class Supersede:
     vector: Vector | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Forget:
     """Remove a memory from recall; it can be restored.
 
@@ -81,7 +82,7 @@ class Forget:
     evicted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Restore:
     """Make a forgotten or superseded memory active."""
 
@@ -99,7 +100,7 @@ class Actor(StrEnum):
     AGENT = "agent"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Author:
     """The author of a change, with a reason; several writes with the same `batch` are undone as one."""
 
@@ -109,7 +110,7 @@ class Author:
     actor: Actor = Actor.AGENT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IdempotencyToken:
     """The idempotency key of a request, and a digest of the request."""
 
@@ -122,7 +123,7 @@ class IdempotencyToken:
         return blake2b(self.key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class HistoryEntry:
     """One change of a memory: its kind, author, time and reason, and the changed values before and after."""
 
@@ -143,7 +144,7 @@ class HistoryEntry:
         return {**plain_fields(self, omit=("by",)), **by}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Outcome:
     """The result of one change: the memory as it is now, whether anything changed, and redacted secrets."""
 
@@ -170,7 +171,7 @@ class Outcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Applied:
     """The results of a batch of changes, in order; `replayed` if an idempotency key had applied it before."""
 
@@ -188,7 +189,7 @@ UPDATABLE_FIELDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FinishJob:
     """Mark the job as done; raise Conflict if it was cancelled, or if its lease went to another worker."""
 
@@ -200,7 +201,7 @@ class FinishJob:
         as_json(self.result or {}, name="the result of a job")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ConversationUpdate:
     """Set some fields of a conversation; raise Conflict if it is not at the expected version.
 
@@ -226,7 +227,7 @@ class ConversationUpdate:
         as_json(plain, name="the state of a conversation")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EnqueueJob:
     """Enqueue another job."""
 
@@ -234,7 +235,7 @@ class EnqueueJob:
     job: NewJob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ModelUsage:
     """LLM usage for a user: by which step, how many calls, how many tokens."""
 

@@ -23,12 +23,13 @@ import hashlib
 import hmac
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.plain import PlainValue, plain_fields
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible, validate_id
@@ -57,7 +58,7 @@ _NAMED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ErasureRequest:
     """The target of an erasure: all data of the scope's user, project or session, or one turn or memory."""
 
@@ -86,7 +87,7 @@ class ErasureRequest:
             raise InvalidInput("to erase a session, pass its id")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Remade(PlainValue):
     """An erased record that had other sources too, from which it can be derived anew.
 
@@ -105,7 +106,7 @@ class Remade(PlainValue):
         return {**ids, **plain_fields(self, omit=("scope", "at_end"))}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StoreErasure(PlainValue):
     """The counts erased from one store, and whether its bytes are gone; `note` names the parts that were not reached.
 
@@ -120,7 +121,7 @@ class StoreErasure(PlainValue):
     parts: Mapping[str, bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class UnreachedStore(PlainValue):
     """A place that an erasure cannot reach, and the remedy."""
 
@@ -138,7 +139,7 @@ OUT_OF_REACH = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Receipt(PlainValue):
     """The result of an erasure in each store: ids and counts without content."""
 
@@ -162,7 +163,7 @@ class Receipt(PlainValue):
         return {**target, **plain_fields(self, omit=("what",))}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Erasure(PlainValue):
     """The record of an erasure, to be replayed on an older backup; the user is a digest.
 
@@ -218,7 +219,7 @@ _DIGEST_BYTES = 16
 _TEXT, _ID = "text", "id"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TombstoneSet:
     """A user's tombstones for another ledger: the keys of their digests, and the time of each digest."""
 

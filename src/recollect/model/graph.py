@@ -7,6 +7,7 @@ from enum import StrEnum
 from urllib.parse import quote
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.plain import PlainValue
 from recollect.model.scope import Scope
@@ -36,7 +37,7 @@ class EdgeKind(StrEnum):
     SUPERSEDED_BY = "superseded_by"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class GraphRequest:
     """The part of the graph to return: at most `limit` nodes within `depth` edges of a name, key or memory id.
 
@@ -56,7 +57,7 @@ class GraphRequest:
                 raise InvalidInput(f"`{name}` must be a whole number from 1 to {maximum}, got {value!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class GraphNode(PlainValue):
     """A node; `distance` is the number of edges from the start. Memories have an id and a status, sessions an id."""
 
@@ -79,7 +80,7 @@ class GraphEdge(PlainValue):
     target: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Graph(PlainValue):
     """Nodes, nearest first, and all edges between them; `truncated` says that there are more nodes than the limit."""
 

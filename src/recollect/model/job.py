@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from recollect.errors import InvalidInput, InvalidText
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.ids import new_id
 from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
@@ -45,7 +46,7 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ExtractPayload:
     """The interaction mode of the turns to extract from, and the model of the chat that they came from."""
 
@@ -53,7 +54,7 @@ class ExtractPayload:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RebuildPayload:
     """The positions of the turns whose episode is rebuilt; `at_end` for the episode of a whole session."""
 
@@ -62,7 +63,7 @@ class RebuildPayload:
     at_end: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MaintenancePayload:
     """The name of a maintenance task; with `after`, tasks that ask an LLM consider later changes only."""
 
@@ -96,7 +97,7 @@ def parse_payload(kind: JobKind, plain: Mapping[str, Any]) -> JobPayload | None:
     return _PAYLOADS[kind](**{name: value for name, value in values.items() if name in names})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class NewJob:
     """A job to enqueue for a user, due now or later; higher priorities run first.
 
@@ -121,7 +122,7 @@ class NewJob:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Job:
     """A job in the ledger. `tries` counts how often it was started; `lease` is the token of its current worker.
 
@@ -151,7 +152,7 @@ class Job:
         return {**plain, "payload": payload_to_dict(self.payload), "key": self.key or None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class JobStats:
     """Statistics of the jobs of one user or of all.
 
@@ -177,7 +178,7 @@ class JobStats:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Appended:
     """The turns that were appended, with positions, and the jobs that were created or joined.
 

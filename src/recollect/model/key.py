@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 import string
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.text import validate_id
@@ -25,7 +26,7 @@ _LENGTH = 43
 _MAX_NAME_CHARS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ApiKey:
     """The rights of a key. Without a user it may name any; `admin` may also manage keys and all users' jobs.
 
@@ -64,7 +65,7 @@ class ApiKey:
         return plain | {name: at.isoformat() if (at := getattr(self, name)) else None for name in times}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class NewKey:
     """A new key with its text, which cannot be recovered later."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.scope import Level, Scope
 from recollect.model.text import split_long_text
 
@@ -75,7 +76,7 @@ TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MemoryRecord:
     """One memory: its text, its owner, its confidence, its source and its status."""
 

@@ -10,12 +10,13 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, assert_never
 
 from recollect.errors import InvalidFilter, InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.text import is_storable
 from recollect.model.times import as_utc, now
@@ -71,7 +72,7 @@ MAX_WHOLE = (1 << 63) - 1
 _INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Where:
     """A valid comparison. A field of `metadata` is written as `metadata.name`."""
 
@@ -101,21 +102,21 @@ class Where:
         return self.field.partition(".")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class And:
     """True if all parts are; true without parts."""
 
     parts: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Or:
     """True if any part is; false without parts."""
 
     parts: tuple[Filter, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Not:
     """True if its part is false."""
 
@@ -178,7 +179,7 @@ MAX_LIMIT = 1_000_000
 Order: TypeAlias = Literal["newest", "oldest"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Listing:
     """Which memories to list, in which order, and where to continue."""
 

@@ -6,17 +6,18 @@ A thread is what OpenAI calls a conversation; that word is used here for the sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.scope import Scope
 
 # An input or output item, or a whole Response, as plain JSON.
 Plain: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class StoredResponse:
     """A Response with its input; `previous_id` is the one it continues.
 
@@ -39,7 +40,7 @@ class StoredResponse:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Thread:
     """A conversation of OpenAI's API: a sequence of items."""
 
@@ -50,7 +51,7 @@ class Thread:
     metadata: Plain = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ThreadItems:
     """Items for a thread, each with its own id, and the turns and memories they quote."""
 

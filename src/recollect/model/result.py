@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.job import Job
 from recollect.model.memory import MemoryRecord
 from recollect.model.plain import PlainValue, plain_fields
@@ -31,7 +32,7 @@ SELECTED = "selected"
 SUMMARY_ID = "summary"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PromptBlock(PlainValue):
     """A block for a prompt; `text` is empty if there is nothing to show, or no space for it.
 
@@ -47,7 +48,7 @@ class PromptBlock(PlainValue):
     flagged: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Hit:
     """A memory with its score from 0 to 1, the parts of the score, and the reason."""
 
@@ -75,7 +76,7 @@ class Hit:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FeatureContribution:
     """The log-odds that one feature of a candidate adds to its relevance: value times weight."""
 
@@ -90,7 +91,7 @@ class FeatureContribution:
         return {"feature": self.feature, **numbers}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LogOdds:
     """The log-odds of a relevance before later steps changed it, and the contributions of the candidate's features.
 
@@ -108,7 +109,7 @@ class LogOdds:
         return {**numbers, "contributions": [each.to_dict() for each in self.contributions]}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TracedCandidate:
     """A candidate in a trace: every score and feature, its rank after each step, and why it was selected or not.
 
@@ -154,7 +155,7 @@ class TracedCandidate:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TracedPeriod(PlainValue):
     """A time expression of a question; None for an open side."""
 
@@ -163,7 +164,7 @@ class TracedPeriod(PlainValue):
     end: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ReadTrace(PlainValue):
     """How a question was read: whether it was searched for and why, the query, and the limits.
 
@@ -185,7 +186,7 @@ class ReadTrace(PlainValue):
     memory_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SearchResult:
     """The hits of a search, best first, the duration of each step, and, if traced, all candidates."""
 
@@ -211,7 +212,7 @@ class SearchResult:
         return {"results": [hit.to_dict() for hit in self.hits]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RecallResult:
     """The result of a recall: its outcome and reason, the hits, the prompt block, and the messages with it.
 
@@ -251,7 +252,7 @@ class RecallResult:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Page:
     """Some memories in order, and the cursor of the next page, if there is one."""
 
@@ -279,7 +280,7 @@ FACETS = (
 _MAX_FACET_VALUES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Facets:
     """The number of memories of a listing, and by each value of some fields; an empty value is none."""
 
@@ -297,7 +298,7 @@ class Facets:
         return {"total": self.total, "facets": facets}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RememberResult(PlainValue):
     """The stored turns, and the job that extracts facts from them, in its state at that time.
 

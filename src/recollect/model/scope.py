@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.text import validate_id
 
 # Ids cannot contain control characters, so joined ids are unambiguous.
@@ -20,7 +20,7 @@ class Level(StrEnum):
     SESSION = "session"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Scope:
     """A user, and optionally one of their projects and one of its sessions."""
 

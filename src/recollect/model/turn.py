@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
@@ -20,7 +21,7 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Turn:
     """One message of a session; the ledger assigns `position`, which counts from 1."""
 
@@ -71,7 +72,7 @@ class Turn:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Conversation:
     """The state of one session.
 

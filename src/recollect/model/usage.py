@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.plain import plain_fields
 
 Part: TypeAlias = Literal["user", "day", "model", "step"]
@@ -15,7 +15,7 @@ PARTS: tuple[str, ...] = get_args(Part)
 _FIRST_DAY = date(1970, 1, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Usage:
     """LLM calls and tokens of a group; the parts that it is not grouped by are None. Days are in UTC."""
 
@@ -32,7 +32,7 @@ class Usage:
         return {"user_id": self.user, **plain_fields(self, omit=("user",))}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SpentToday:
     """LLM tokens and calls of a user, or of all users, since midnight UTC."""
 
@@ -40,7 +40,7 @@ class SpentToday:
     calls: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class LlmQuota:
     """The maximum of LLM tokens per day, for each user and for all of them; 0 for no limit.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Protocol, Required, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from recollect.aio.breaker import Breaker
 from recollect.errors import ModelUnavailable, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 
 # {"role": "system" | "user" | "assistant", "content": "..."}
 ChatMessage: TypeAlias = Mapping[str, str]
@@ -16,7 +17,7 @@ ChatMessage: TypeAlias = Mapping[str, str]
 Form: TypeAlias = Literal["schema", "tool", "prompt"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ModelAnswer:
     """An answer without its reasoning; tokens are 0 if the server does not count them."""
 
@@ -26,7 +27,7 @@ class ModelAnswer:
     cut_off: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ToolRequest:
     """A function call by the model; `arguments` is the text it wrote, JSON or not."""
 
@@ -35,7 +36,7 @@ class ToolRequest:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ChatReply:
     """A text, which may be empty, and function calls; tokens are 0 if the server does not count them."""
 

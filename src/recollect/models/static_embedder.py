@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidSettings
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.text.stopwords import drop_conversation_words
 
@@ -40,7 +40,7 @@ MANY_TOKENS = 1_024
 FEW_TEXTS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Table:
     tokenizer: Tokenizer
     vectors: NDArray[np.int8]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.chat import AnsweringChat, Chat, ChatMessage, Form, ModelAnswer
 from recollect.models.loose_json import ParsedJson, parse_json_values
 from recollect.models.server_errors import describe_parse_error
@@ -77,7 +78,7 @@ class InvalidAnswer(ValueError):
     """The JSON is not as requested; the message is sent to the model."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Partial(Generic[T]):
     """The usable part of an answer, the problems of the rest, and the value of the usable part."""
 
@@ -86,7 +87,7 @@ class Partial(Generic[T]):
     score: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Structured(Generic[T]):
     """A checked answer, how it was obtained and its cost; tokens are 0 if not counted."""
 
@@ -185,7 +186,7 @@ def _best(attempts: Sequence[_Attempt[T]], model: str, cost: _Cost) -> Structure
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _JsonRequest(Generic[T]):
     """The model, the check and the cost account of one question."""
 

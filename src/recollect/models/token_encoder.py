@@ -7,7 +7,6 @@ compared piece by piece: for each piece of the question the most similar piece o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import gcd
 from pathlib import Path
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.static_embedder import word_piece_ids
 
@@ -41,7 +41,7 @@ _FEW_TEXTS = 4
 _PANEL_COLUMNS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Layer:
     qkv: Floats
     qkv_bias: Floats
@@ -53,7 +53,7 @@ class _Layer:
     down_bias: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Network:
     pieces: NDArray[np.int8]
     piece_steps: Floats

@@ -10,8 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal, TypeAlias
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 Labels: TypeAlias = tuple[str, ...]
@@ -36,7 +38,7 @@ def metrics_disabled() -> Iterator[None]:
         _disabled.reset(before)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Metric:
     """A metric with its name, help text, labels and values; metrics register themselves in `Metric.all`."""
 

@@ -12,14 +12,15 @@ The rest is the text, with a `$placeholder` for each input; `$$` is a dollar sig
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from string import Template
 
+from recollect.frozen_dataclass import frozen_dataclass
 
-@dataclass(frozen=True, slots=True)
+
+@frozen_dataclass
 class Prompt:
     """A prompt; `digest` identifies its text, and is stored with the memories that it produced."""
 

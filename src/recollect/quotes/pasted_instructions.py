@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_ngrams, load_model, tokenize
 from recollect.text.instructions import MAX_CHARS, may_instruct
 
@@ -48,7 +48,7 @@ _AROUND = 12
 _MAX_LINES = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class InstructionSpan:
     """An instruction in a message."""
 

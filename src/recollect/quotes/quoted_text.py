@@ -10,11 +10,12 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
 from recollect.quotes.pasted_instructions import instruction_spans, pasted_spans
@@ -203,7 +204,7 @@ def _without_quotes(line: str) -> str:
     return _QUOTE.sub(lambda quote: ELIDED if context.is_quotation(quote) else quote[0], line)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _QuoteContext:
     """The ends of sentences in a line, and of words that ask about a quote or report it."""
 

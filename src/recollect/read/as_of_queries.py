@@ -7,11 +7,12 @@ searches that too, and merges the results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import cast
 
 from recollect.errors import NotFound, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.exact import ExactIndex
 from recollect.ledger.codec import from_plain, make_page, pack_vector
 from recollect.ledger.ledger import Ledger
@@ -33,7 +34,7 @@ _INDEX_BYTES = 1 << 30
 _MAX_EMBEDDED = 500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PastState:
     """The memories of a user that changed since a moment, and the records of those that were valid, as they were."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from json.encoder import encode_basestring
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category
 from recollect.model.messages import new_fence
 from recollect.read.sanitize import one_line, remove_invisible
@@ -15,7 +15,7 @@ from recollect.read.sanitize import one_line, remove_invisible
 MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPISODE}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class BlockItem:
     """One memory in a block. All fields but `content` and `value` are already sanitised and on one line.
 
@@ -66,7 +66,7 @@ def mark_words(item: BlockItem, words: str) -> str:
     return f"(quoted from {item.quoted_from}, no instruction) {words}" if item.may_instruct else words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class BlockSection:
     """The memories of some categories under one title.
 
@@ -86,7 +86,7 @@ class BlockSection:
     under_head: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class BlockStyle:
     """Sections in the order in which they are printed; each memory goes to the first that takes it.
 

@@ -6,13 +6,13 @@ everyday questions and their answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.embedding import Embedder
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _PAIRS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Calibration:
     """Mean and deviation of the cosines of unrelated texts, and the mean cosine of questions and their answers."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from math import exp, log1p, sqrt
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.models.linear_text import hash_words, tokenize
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
@@ -161,7 +161,7 @@ class DecisionRule(StrEnum):
     DOUBT = "doubt"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SearchDecision:
     """Whether to search, and why; `score` is the likelihood that memory is needed, 0 or 1 where a rule is certain."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.read.features import FEATURE_NAMES, FEW_MEMORIES
 from recollect.read.fuse import adjust_for_count, has_evidence, learned_blend
@@ -22,7 +22,7 @@ _STRONG_DEVIATIONS = 2.5
 _QUESTION_PREFIX = "q_"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Contribution:
     """The contribution of one feature to the log-odds that a candidate answers."""
 
@@ -36,7 +36,7 @@ class Contribution:
         return self.value * self.weight
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScoreBreakdown:
     """The log-odds of a relevance by the learned blend, before later steps changed it.
 

@@ -15,11 +15,11 @@ The weights of the features are in `blend.toml`. Conventions in the names:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.protocol import Traits
 from recollect.models.traits import Trait
 from recollect.read.calibration import Calibration
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Indexes = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CandidateTable:
     """The candidates of one question and their scores, one array for each column.
 
@@ -54,7 +54,7 @@ class CandidateTable:
     late: Floats | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class QueryStats:
     """The question, and statistics of it over all memories of the user.
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.result import SUMMARY_ID, Hit, PromptBlock
@@ -35,7 +36,7 @@ _MAX_SPREAD = 0.5
 _SUMMARIES = frozenset({Category.SUMMARY, Category.EPISODE})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Subject:
     """A memory with its distinctive terms and its source turns; a turn is its own source."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.read.features import FEATURE_NAMES, FEW_MEMORIES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MIN_LATE = 0.5
 _MAX_ODDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Blend:
     """A logistic model: the log-odds without any feature, and the weight of each feature."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.protocol import Index, Nearest, View
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import query_terms, terms_of
@@ -45,7 +46,7 @@ _DEVIATIONS_BY_COVERAGE = np.float32(3)
 _LATE_BASE, _LATE_BY_SEMANTIC, _LATE_BY_COVERAGE = 0.40, 0.10, 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class CandidateQuery:
     """The question in the forms that the stores search by, and the conditions on candidates.
 
@@ -67,7 +68,7 @@ class CandidateQuery:
     traced_rows: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class GatheredCandidates:
     """The candidates, the statistics of the question, and the view of the index they come from.
 
@@ -254,7 +255,7 @@ def _is_unknown(name: str, lexical: LexicalMatches, named: Collection[str]) -> b
     return bool(terms) and lexical.missing.issuperset(terms) and not find_mentioned(name, named)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class FetchLimit:
     """The maximum number and minimum relevance of the candidates to fetch.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from recollect.aio.background import WAIT_S, DeferredWriter
 from recollect.errors import BrokenAnswer, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger, quota_exceeded_reason
 from recollect.model.change import Author, ModelUsage
 from recollect.model.scope import Scope
@@ -120,7 +121,7 @@ def _tokens(spent: Sequence[ModelUsage]) -> int:
     return sum(each.tokens_in + each.tokens_out for each in spent)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MeteredChat:
     """A chat model for one user whose calls are checked against the quota and recorded."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import STOP_WORDS
 
 # A word may hold signs between its letters ("payment-service", "node.js", "10:30") and begin as a price does.
@@ -29,7 +29,7 @@ _ELISION = re.compile(
 _MAX_DETECTION_WORDS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StopWords:
     """The stop words of one language; multilingual_stopwords.toml explains each kind."""
 

@@ -10,7 +10,6 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.model.memory import Category, MemoryRecord
 from recollect.models.linear_text import tokenize
@@ -37,7 +37,7 @@ MODEL_FILE = Path(__file__).with_name("prefer_newest.npz")
 MAX_DEVIATIONS = 4.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class NewestModel:
     """Weights of word vectors in three roles, and a network with one hidden layer over standardised features."""
 
@@ -103,7 +103,7 @@ _DAY_S, _SHORTEST_DAYS = 86_400.0, 1e-4
 _SUMMARIES = frozenset({Category.EPISODE, Category.SUMMARY})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PairStatement:
     """One text as pairs are compared: its words and search terms, which are numbers, and whether it asks."""
 
@@ -117,7 +117,7 @@ class PairStatement:
     as_newer: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PairTable:
     """Places (older, newer) of the pairs, the one with the newest statement last, and a row of features for each."""
 

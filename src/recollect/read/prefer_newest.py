@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import MemoryRecord
 from recollect.read.calibration import Calibration
 from recollect.read.gather import GatheredCandidates
@@ -41,7 +41,7 @@ _MIN_LATER_SIMILARITY = 0.8
 _MAX_LATER, _LATER_OUT_OF = 2, 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Replacement:
     """Places of an older and a newer candidate, and how likely the newer replaces the older."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.read.decide import decide
 
@@ -55,7 +55,7 @@ _STATE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class QuestionAnalysis:
     """The question, the names in it, and the kinds of question it is."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryRecord
 
 
@@ -42,7 +43,7 @@ _DAY_S = 86_400.0
 _MAX_ACCESSES = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RankingWeights:
     """Weights of recency, importance and access in the score; relevance has the rest.
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.embedding import Reranker
 from recollect.models.server_errors import describe_error
 from recollect.observability.tracing import format_traceback
@@ -23,7 +23,7 @@ _log = logging.getLogger("recollect")
 _RERANK_WEIGHT, _NEUTRAL_ODDS = 0.25, -2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RerankResult:
     """The scores of the first candidates, in their order; empty, with a note, if reranking failed."""
 

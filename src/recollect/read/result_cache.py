@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from time import perf_counter
 from typing import Any, TypeVar
 
 from recollect import __version__
 from recollect.cache.answer_cache import AnswerCache, CacheKey
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.memories import record_from_row, record_to_row
 from recollect.model.erasure import StoreErasure
@@ -46,7 +46,7 @@ class CacheAdmission:
         return duration_s >= self._min_s
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CachedAnswer:
     """A cached result: the rewritten query, the hits and the notes."""
 
@@ -55,7 +55,7 @@ class CachedAnswer:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CacheLookup:
     """The cached answer, if any, and the key under which to store a new one."""
 

@@ -6,10 +6,11 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recollect.errors import ModelUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.messages import message_role, message_text
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
@@ -53,7 +54,7 @@ _REFUSAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RewrittenQuery:
     """The query to search by words, and `hypothetical`, an imagined answer to search by vector.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 _LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -90,7 +91,7 @@ _WWW = re.compile(r"\bwww\.(?=\w)", re.IGNORECASE)
 _BARE = re.compile(r"(?<![\w@/.\\-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?=/[^\s?]{0,512}\?\S)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Defanged:
     """Return the sanitised text, and what was neutralised: "html", "image", "link", "script"."""
 

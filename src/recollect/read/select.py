@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category
 from recollect.read.rank import SearchCandidate
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ELBOW = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class SelectionConfig:
     """Limits of the selection.
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.ledger.types import Derived, NumberedRecord
@@ -75,7 +76,7 @@ class _StaleTurn:
         return self.past_terms | set(terms_of(self.turn.record.content)) if self.all_past else self.past_terms
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _SearchContext:
     """The search that the candidates belong to."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import AccessRow
 from recollect.model.erasure import user_digest
@@ -16,7 +16,7 @@ _MINUTE_MICROS = 60_000_000
 _MAX_REMEMBERED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MemoryAccess:
     """An entry of the log; `user` is None for a user who no longer exists."""
 

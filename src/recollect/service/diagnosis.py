@@ -6,11 +6,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from recollect.errors import IndexInUse, RecollectError, StoreCorrupt, Unsupported
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.exact import ExactIndex
 from recollect.index.pgvector import open_pgvector, pgvector_store_of
 from recollect.index.protocol import Index
@@ -31,7 +31,7 @@ _OVERDUE_S = 300.0
 _MAX_USERS_TRIED = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CheckResult:
     """The result of a check; `mend` is the remedy, and `error` the kind of a failure."""
 
@@ -197,7 +197,7 @@ async def _check_pgvector(ledger: Ledger, embedder: Embedder) -> AsyncIterator[C
 _PAGE_SIZE = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IndexAdmin:
     """An open index with its ledger; the exact index is in memory, and has nothing to verify or rebuild."""
 

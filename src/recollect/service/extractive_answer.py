@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category
 from recollect.model.result import Hit
@@ -42,7 +43,7 @@ _WORD = re.compile(r"[\w'’-]+")
 _NUMBER = re.compile(r"\d[\d.,:]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RequestMemory:
     """Memory's part in a chat request; the answer of the built-in model uses nothing else.
 
@@ -54,7 +55,7 @@ class RequestMemory:
     degraded_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class _Quote:
     """A sentence of a memory, its relevance, and how many terms it shares with the question.
 

@@ -7,11 +7,12 @@ A server without an `llm` of its own may use the model of the chat that the turn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, InvalidInput, ModelUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger, quota_exceeded_reason
 from recollect.model.change import Author, ModelUsage
 from recollect.model.job import Job
@@ -32,7 +33,7 @@ RecentJobs: TypeAlias = Callable[[str | None], Awaitable[list[Job]]]
 Learn: TypeAlias = Callable[[Job, Deps, LearningConfig], Awaitable[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ModelChoice:
     """The model of one job, or the reason why there is none."""
 

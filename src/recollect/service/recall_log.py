@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.ids import new_id
 from recollect.model.result import RecallOutcome, RecallResult, SearchResult
 from recollect.model.scope import Scope
@@ -17,7 +18,7 @@ MAX_PER_USER = 50
 _MAX_CANDIDATES = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class LoggedRecall:
     """A recall, or a search with a trace; `result` has no messages and, if it is traced, the first candidates."""
 

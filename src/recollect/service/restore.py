@@ -7,12 +7,12 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from recollect.config.settings import Settings, ledger_path
 from recollect.errors import Conflict, InvalidInput, RecollectError, StoreBusy, StoreCorrupt
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.backup_file import Backup, remove_database_files, unseal_backup, verify_backup
 from recollect.ledger.sqlite_connection import make_single_file
 from recollect.model.change import Author
@@ -28,7 +28,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 _AUTHOR = Author("restore", "erased after the backup was made")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RestoreReport:
     """The restored backup, the numbers of repeated erasures and revocations, and the replaced ledger."""
 
@@ -38,7 +38,7 @@ class RestoreReport:
     replaced: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _LaterChanges:
     """Erasures and revocations after the backup, which a restore must not undo."""
 

@@ -7,11 +7,12 @@ interface vouches for that. The proposer is `detail["proposed_by"]` or else the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger, read_history
 from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
 from recollect.model.memory import PROPOSED_BY, MemoryRecord, Status, Trust
@@ -29,7 +30,7 @@ _AGENT_NAMES = frozenset(
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ReviewResult:
     """The reviewed memory, and the ids of those it superseded."""
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Actor, Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
@@ -31,7 +32,7 @@ SAMPLE_PROJECT = SAMPLE_TAG = "sample"
 _MINUTE = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SampleReport:
     """The number of memories that were added; 0 if they are there already."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
@@ -19,6 +19,7 @@ from recollect.deps import Deps
 from recollect.erasure import find_dependents
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
 from recollect.files.store import MemoryFiles
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
 from recollect.ledger.types import ModelState, Revision
@@ -83,7 +84,7 @@ _LEARN_DELAY_S = 0.5
 _FORGET_BATCH = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ServiceConfig:
     """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit.
 

@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import Backlog, DiskFull, RecollectError, StoreUnavailable, Unavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author
 from recollect.model.ids import new_id
 from recollect.model.result import RememberResult
@@ -47,7 +47,7 @@ _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ZEROS = bytes(1 << 20)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _PendingWrite:
     """Turns of concurrent calls, which are written together."""
 

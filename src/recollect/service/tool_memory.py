@@ -7,11 +7,12 @@ since only the user may instruct.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from recollect.errors import NotAllowed, NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author, HistoryEntry, Outcome
 from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Trust
 from recollect.model.query import EVERYTHING, Filter, Listing, both
@@ -45,7 +46,7 @@ _MAX_CHARS = 32_000
 _REVIEW_REASON = "it tells what to do ('{phrase}'), and an agent says it, not the user"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ToolMemory:
     """The memory of a scope for a model; `by` is the author in history, `source` that of new memories.
 

@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -15,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.text import repair_text, validate_id
@@ -39,7 +39,7 @@ class StepKind(StrEnum):
     OBSERVATION = "observation"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class RecordedStep:
     """One thought, action or observation."""
 
@@ -47,7 +47,7 @@ class RecordedStep:
     content: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RunRecord:
     """A run: the goal, the steps and the answer; `turns` are the ids of its turns.
 

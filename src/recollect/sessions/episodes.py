@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Add
 from recollect.model.memory import MODEL, Category, MemoryRecord, MemoryType, Status, Trust, text_hash
 from recollect.model.scope import Scope
@@ -55,7 +56,7 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class TaskSummary:
     """The goal, steps, outcome and lessons of a task; `made` is "given" or "model"."""
 
@@ -138,7 +139,7 @@ def _text(value: object) -> str:
     return redact(" ".join(normalise_invisible(value).split())).text[:_MAX_TEXT_CHARS]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _TaskSource:
     """The origin of an episode; ids sort by the time `id_at`."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
 from recollect.aio.slices import TimeSlice
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.model.messages import message_role, message_text
 from recollect.model.scope import Scope
@@ -88,7 +89,7 @@ _SPEAKERS = frozenset(map(str, Role))
 _WINDOWS = (2, 32, 1000)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SessionMessage:
     """A message of user or assistant; `mark` is the digest of it and all before it.
 
@@ -103,7 +104,7 @@ class SessionMessage:
     answers_forgotten: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class SessionMatch:
     """The session of a request, and its new messages.
 
@@ -145,7 +146,7 @@ async def parse_session_messages(messages: Sequence[object]) -> tuple[SessionMes
     return tuple(parsed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SessionLog:
     """The number of turns that a session ever had, and the digest and id of each existing one."""
 
@@ -153,7 +154,7 @@ class SessionLog:
     turns: tuple[tuple[bytes, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SessionOverlap:
     """The number of matching turns and messages of a session and a request, and the last matching user turn."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from recollect.errors import Conflict
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.model.change import Change
 from recollect.model.messages import message_role
@@ -33,7 +34,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _JOINT = "\x1f"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class StepOutput:
     """Changes without vectors, and updates of the conversation.
 

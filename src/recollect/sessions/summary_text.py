@@ -7,9 +7,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import MODEL, Trust, text_hash
 from recollect.model.turn import Role, Turn
@@ -56,7 +57,7 @@ _MAX_RATIO = 10
 _NARRATION = frozenset(terms_of("user assistant conversation summary said asked wants plans"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Summary:
     """A text that stands for turns, by a "model" or an "extract" of quotes; empty if there is none."""
 
@@ -220,7 +221,7 @@ _QUOTED = re.compile("“([^“”]*)”")
 _MARKS = str.maketrans({"“": "'", "”": "'", "\n": " "})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExtractiveSummary:
     """Quoted sentences as one text; empty if there are none."""
 
@@ -228,7 +229,7 @@ class ExtractiveSummary:
     by_user: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _ScoredSentence:
     text: str
     terms: frozenset[str]

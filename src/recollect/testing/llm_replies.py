@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeAlias
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 Json: TypeAlias = dict[str, Any]
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -26,7 +28,7 @@ class Cut(Enum):
 Step: TypeAlias = bytes | float | Cut  # a number is a pause, in seconds
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class HttpAnswer:
     """A prepared HTTP response: each step is a write, a pause or a premature end.
 
@@ -69,7 +71,7 @@ class HttpAnswer:
         return replace(self, headers=remaining + tuple(new.items()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Fault:
     """A fault: `bend` turns the correct response into the faulty one.
 
@@ -94,7 +96,7 @@ def error_body(message: str, *, kind: str = "invalid_request_error", code: str |
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ToolCall:
     """A tool call of the model; arguments given as text are sent unchanged, valid or not."""
 
@@ -107,7 +109,7 @@ class ToolCall:
         return self.arguments if isinstance(self.arguments, str) else json.dumps(dict(self.arguments))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScriptedReply:
     """A reply of the model, and the faults with which it is sent."""
 
@@ -128,7 +130,7 @@ class ScriptedReply:
         return " ".join([self.reasoning or "", self.content or "", *calls])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScriptedExchange:
     """A request and its reply, with a serial number and a time."""
 

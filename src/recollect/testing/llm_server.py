@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, assert_never
 
@@ -17,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.testing.llm_replies import Cut, HttpAnswer, texts
 
 Kind: TypeAlias = Literal["chat", "responses", "embeddings", "models", "other"]
@@ -32,7 +32,7 @@ _KINDS: dict[tuple[str, str], Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(eq=False)
 class RecordedRequest:
     """A request exactly as received: path and query undecoded, body as bytes."""
 
@@ -63,7 +63,7 @@ class RecordedRequest:
         return "\n".join(texts([fields.get(name) for name in ("instructions", "messages", "input")]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(eq=False)
 class Disconnect:
     """A client that disconnected before its response was complete."""
 

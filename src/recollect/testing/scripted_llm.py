@@ -15,6 +15,7 @@ from typing import Self, TypeAlias, assert_never
 
 from starlette.types import Receive, Scope, Send
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.testing import llm_replies
 from recollect.testing.fake_embedder import openai_embeddings
 from recollect.testing.llm_replies import (
@@ -31,7 +32,7 @@ from recollect.testing.llm_replies import (
 from recollect.testing.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class CallStats:
     """What the calls would have cost: every request counts as a call, every reply as tokens."""
 

@@ -6,10 +6,11 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 # Only the beginning and the end of a long message are read: people say there what they want.
 HEAD_CHARS = TAIL_CHARS = 2000
@@ -29,7 +30,7 @@ SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 Phrases = Mapping[str, Sequence[tuple[str, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SmallTalk:
     """The words and phrases of messages that are only small talk."""
 

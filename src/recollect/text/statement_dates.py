@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.text.time_spans import TokenizedText, add_units, day_span, unit_span
 from recollect.text.time_words import COUNTS, LAST, MONTHS, NEXT, UNITS, WEEKDAYS
 
@@ -36,7 +37,7 @@ _MAX_DAYS = 370
 _MAX_WEEK_DISTANCE = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StatementDate:
     """A time in a text: its start, its date as text, and whether the words alone are unambiguous."""
 

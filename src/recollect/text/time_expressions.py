@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 from recollect.model.text import head_and_tail
 from recollect.text import time_parsers
@@ -54,7 +55,7 @@ _PARSERS: Mapping[str, Parser] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Period:
     """A period of time in UTC that excludes its end; None for an open side.
 
@@ -125,7 +126,7 @@ def _adjoins(text: TokenizedText, first: TimeMatch, second: TimeMatch) -> bool:
     return not gap or (gap[0] in (",", "the") and len(gap) <= 2 and all(word in say.ARTICLES for word in gap[1:]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Interpretation:
     """Return the period of an expression, with its open sides."""
 
@@ -240,7 +241,7 @@ def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float3
     return np.where(np.isnan(occurred), 0.0, near).astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TimeFilter:
     """The periods in a question, and a filter on them in mode `filter`."""
 

@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from recollect.aio.slices import run_off_loop
 from recollect.errors import Conflict, InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.codec import from_plain
 from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Author, ConversationUpdate, Vector
@@ -42,7 +43,7 @@ _NOT_FIELDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ImportCounts:
     """The result of an import; `kept` counts facts whose existing value has a higher confidence."""
 
@@ -105,7 +106,7 @@ def parse_count(value: object, *, name: str, minimum: int) -> int:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class NewRecords:
     """The records that are not in the ledger, redacted, and the counts of existing and redacted ones."""
 
@@ -114,7 +115,7 @@ class NewRecords:
     redacted: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class RecordWriter:
     """Adds records and sessions to a ledger as one author, without secrets and within the quota."""
 

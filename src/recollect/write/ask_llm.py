@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger
 from recollect.model.change import Author, Effect, ModelUsage
 from recollect.model.scope import Scope
@@ -31,7 +31,7 @@ _LABEL = re.compile(r"\A[#*_ ]{0,6}(?:updated |new )?summary(?:[*_ ]{0,4}:[*_ ]{
 _FENCE = re.compile(r"\A```[a-z]{0,20}\n|\n```\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LlmCost:
     """Calls of an LLM and the tokens they used."""
 
@@ -84,7 +84,7 @@ async def record_cost_on_error(
         raise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class LlmAnswer(Generic[T]):
     """A checked answer and its cost; `error` is why there is no usable value, `complaints` are about its parts."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author, HistoryEntry
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
@@ -19,7 +20,7 @@ _BATCH_RANGE = re.compile(r"-turns-(\d+)-(\d+)$")
 _REASON_RANGE = re.compile(r"^turns (\d+) to (\d+)$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Batch:
     """Turns to extract facts from, the preceding turns as context, and the related stored memories.
 

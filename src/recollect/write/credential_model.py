@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.linear_text import load_model
 from recollect.write.secret_rules import is_program_text
 
@@ -74,7 +75,7 @@ class Token:
     asks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Cue:
     """A cue: its kind, and its first and last token."""
 
@@ -83,7 +84,7 @@ class Cue:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Candidate:
     """One or more tokens that may be a credential, and its features."""
 

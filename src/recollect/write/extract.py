@@ -7,7 +7,7 @@ import logging
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from recollect.errors import InvalidInput, ModelUnavailable, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
@@ -28,7 +29,7 @@ from recollect.write.operations import SCHEMA, ExtractedFact, Operation, Operati
 from recollect.write.select import SelectedStatement, build_fact, score_statements
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExtractionMode:
     """The mode's part of the prompt, and the categories it stores (empty: all)."""
 
@@ -58,7 +59,7 @@ MAX_MEMORY_CHARS = 300
 MAX_REASONS = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ExtractionLimits:
     """Minimum scores and maximum number of the facts of a batch, and limits of the LLM call.
 
@@ -74,7 +75,7 @@ class ExtractionLimits:
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Extraction:
     """Extracted facts, the reasons why operations were not used, and the cost; `error` if no answer was usable."""
 
@@ -85,7 +86,7 @@ class Extraction:
     error: RecollectError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExtractionPrompt:
     """The text for the model, its digest, and the ids of the turns that were shortened."""
 

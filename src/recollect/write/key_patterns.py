@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 MAX_KEYED_VALUE_CHARS = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class KeyedValue:
     """The key and value of a statement, and its category."""
 
@@ -20,7 +21,7 @@ class KeyedValue:
     category: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _KeyPattern:
     key: str
     category: str
@@ -28,7 +29,7 @@ class _KeyPattern:
     expressions: tuple[re.Pattern[str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _KeyPatterns:
     patterns: tuple[_KeyPattern, ...]
     value_end: re.Pattern[str]

@@ -11,11 +11,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from recollect.aio.slices import run_off_loop
 from recollect.deps import Deps
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.ledger import quota_exceeded_reason
 from recollect.model.change import Add, Author, Change, ModelUsage, Update, Vector
@@ -39,7 +40,7 @@ from recollect.write.select import contain_outcomes, may_contain_facts, select_f
 EXTRACTION_AUTHOR = "extraction"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ExtractionConfig:
     """How to extract facts: `by` is "llm", "selector", or "off".
 
@@ -61,7 +62,7 @@ class ExtractionConfig:
         return self.mode == "task"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExtractedChanges:
     """The changes to apply for a batch, and the LLM usage to record with them."""
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Trust
 from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.turn import Turn
@@ -27,7 +28,7 @@ class FactOp(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ExtractedFact:
     """One self-contained statement, its operation, and its reliability.
 
@@ -119,7 +120,7 @@ _INTEGER = re.compile(r"\d{1,9}")
 _EMPTY_WORDS = ("null", "none", "n/a", "unknown")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Operation:
     """One operation of an answer; `memory` and `lines` are numbers in the prompt, `op` is None for a NONE."""
 
@@ -138,7 +139,7 @@ class Operation:
     correction: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class OperationParser:
     """Parses answers to a prompt with the given numbers of lines and memories, which are numbered from 1."""
 

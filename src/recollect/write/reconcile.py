@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, Change, Supersede, Update, Vector
 from recollect.model.ids import new_id
@@ -47,7 +48,7 @@ class FactOutcome(StrEnum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ReconcileLimits:
     """Thresholds of merging, and the level of new memories.
 
@@ -67,7 +68,7 @@ class ReconcileLimits:
         return self.text_similarity < 1 or self.vector_similarity < 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class FactDecision:
     """The outcome of a fact, and why."""
 
@@ -81,7 +82,7 @@ class FactDecision:
         return f"{self.outcome}, {self.reason}: {self.fact.content[:100]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ReconcileResult:
     """Changes to apply together, in order, and a decision for each fact."""
 

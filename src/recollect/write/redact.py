@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeAlias, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.aio.slices import run_at_once, run_in_slices
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
@@ -34,7 +35,7 @@ _MAX_CLEAN_HASHES = 4096
 _MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Redacted:
     """A text with each secret replaced by its kind, and the kinds in order."""
 
@@ -156,7 +157,7 @@ _MIN_BLOB_CHARS = 1024
 _BLOB = re.compile(r"(?:data:[\w.+/;=-]{1,100};base64,)?[A-Za-z0-9+/_=-]++")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Redactor:
     """Redacts memories and turns, as configured; methods return the redacted value and the kinds of secrets."""
 
@@ -287,7 +288,7 @@ _MIN_WORDS = 3
 _MIN_CONTENT_WORDS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _SecretStatementCues:
     light: frozenset[str]
     joins: re.Pattern[str]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.read.decide import decide
@@ -30,7 +31,7 @@ _SENTENCE_END = re.compile(r"[.!\n。！]+")
 _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Screened:
     """The cleaned turns, whether they have content and why, and the kinds of redacted secrets.
 

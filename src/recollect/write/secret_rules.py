@@ -14,10 +14,11 @@ import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from recollect.frozen_dataclass import frozen_dataclass
 
 # The rest of a key after its prefix.
 _KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
@@ -44,7 +45,7 @@ def is_program_text(secret: str) -> bool:
     return _PROGRAM.search(secret) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SecretRule:
     """A rule: the kind of secret, an expression, the group to replace, and a check that may shorten or reject it."""
 
@@ -121,7 +122,7 @@ def _entropy(text: str) -> float:
     return -sum(share * math.log2(share) for share in shares)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SecretRules:
     """All rules, and their numbers by hint; short hints are those of rules for texts without long words too."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
@@ -90,7 +91,7 @@ _QUESTION_PROBABILITY = 0.8
 _KEYED_THRESHOLD = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class StatementSpan:
     """A statement, its sentence, the tokens of the sentence, and its first and last token (exclusive)."""
 
@@ -101,7 +102,7 @@ class StatementSpan:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SelectedStatement:
     """A scored statement: the probability that it is worth remembering, its category, and its change.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.quotes.quoted_text import ELIDED, author_text
 
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
@@ -91,7 +91,7 @@ _MAX_TITLE_WORDS = 8
 _SPEECH = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Sentence:
     """One sentence; `item` is its mark in a list ("1.", "-"), if it is in one."""
 

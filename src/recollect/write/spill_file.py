@@ -11,13 +11,13 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.erasure import ErasureRequest, StoreErasure, Target
 from recollect.model.scope import Scope
 from recollect.model.times import as_utc
@@ -29,7 +29,7 @@ SPILL_SUFFIX = ".jsonl"
 REJECTED_SUFFIX = ".refused"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SpilledTurn:
     """A turn that waits for the ledger, as a message, the time of its arrival, and how to learn from it.
 
@@ -62,7 +62,7 @@ class SpilledTurn:
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SpilledLine:
     """A turn, and its position in the file."""
 

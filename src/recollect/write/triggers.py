@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Vector
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
@@ -19,7 +19,7 @@ _MAX_TURNS_PER_EXCHANGE = 4
 _TOPIC_TURNS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Triggers:
     """When to learn from a conversation.
 

@@ -16,6 +16,7 @@ from pydantic import AliasChoices
 
 from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Filter, Not, Op, Where
 from recollect.service.tool_memory import REVIEW_NOTICE, ToolMemory, quoted_line
@@ -30,7 +31,7 @@ _QUERY = Annotated[str, "What to look for, in words."]
 _NUMBER = Annotated[str, "The fact's number, such as f1, from RetrieveFacts."]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MemoryLimits:
     """The limits of one run: results per call, and the number of calls of each kind."""
 

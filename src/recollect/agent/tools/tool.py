@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -18,13 +18,14 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.errors import PydanticUserError
 
 from recollect.errors import InvalidInput, ToolFailed
+from recollect.frozen_dataclass import frozen_dataclass
 
 # The names that all endpoints accept.
 _TOOL_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Tool:
     """A tool; `run` takes the arguments that `parameters`, a JSON schema, describes.
 
@@ -180,7 +181,7 @@ def _validate(
 DEFAULT_GROUP = "default"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Toolbox:
     """Tools by name. With `groups` of name patterns, a caller may use only the tools of their groups.
 

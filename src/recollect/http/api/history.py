@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
 from recollect.errors import RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.api.idempotency import idempotent
 from recollect.http.api.schemas import (
     EVENT_STREAM,
@@ -157,7 +157,7 @@ async def follow_changes(
     return StreamingResponse(stream.events(within_s), media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Position:
     """The last entry that a client received, and the user's erasure epoch at that time, if known."""
 

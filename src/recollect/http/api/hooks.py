@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Depends, Header, Path, Request
@@ -15,6 +15,7 @@ from recollect.coding.events import MAX_TURN_CHARS, answer_of, folder_of, format
 from recollect.coding.transcripts import turn_key
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotFound, RecollectError, Unavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.api.schemas import json_response
 from recollect.http.auth import caller as auth
 from recollect.http.auth.address import is_loopback
@@ -63,7 +64,7 @@ _EXAMPLE = {"session_id": "5b1c", "cwd": "/home/alex/shop", "prompt": "How do we
 _Payload = Annotated[dict[str, Any], Body(description="The event as the client describes it.", examples=[_EXAMPLE])]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _HookRequest:
     """An event of a client in a session of a project."""
 

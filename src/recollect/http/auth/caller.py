@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Actor, Author, ChangeKind, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
@@ -17,7 +18,7 @@ from recollect.model.scope import Level, Scope
 STATE_CALLER, STATE_KEY_REMOVED = "caller", "key_removed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class Caller:
     """The sender of a request. Without a user they may act for any; `name` is their name in the history."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.address import Network, is_loopback, parse_networks
 from recollect.http.auth.tokens import TokenVerifier, check_jwks_url
 
@@ -25,7 +25,7 @@ class AnonymousAccess(StrEnum):
     ALWAYS = "always"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class AuthRules:
     """The accepted credentials."""
 

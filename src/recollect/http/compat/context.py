@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from pydantic import Field
 
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import Caller
 from recollect.http.params import IntegralFloat, StrictModel, Time
 from recollect.http.proxy.memory_options import InvalidField
@@ -57,7 +58,7 @@ class ExpiringModel(StrictModel):
         return {"expires_at": self.expires_at} if "expires_at" in self.model_fields_set else {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Context:
     """The caller, the service and the settings of a request."""
 

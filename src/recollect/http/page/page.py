@@ -10,7 +10,6 @@ import gzip
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from recollect.errors import NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 
 page_router = APIRouter(include_in_schema=False)
 PAGE_PREFIX = "/page/"
@@ -56,7 +56,7 @@ _COMPRESSED_ALREADY = frozenset([".png", ".ico", ".woff2"])
 _GZIP = re.compile(r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q\s*=\s*(?:1(?:\.0*)?|0?\.0*[1-9]\d*))?\s*(?:,|$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class PageFile:
     """A file of the page, also compressed if that makes it smaller, and the digest of its content."""
 

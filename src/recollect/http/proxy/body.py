@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.large_json import (
     SMALL_CHARS,
     Container,
@@ -66,7 +67,7 @@ def _text_before(container: Container, text: str, number: int) -> str:
     return text[start : container.items[number].start]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class JsonBody:
     """The object in a body, its text, and its large containers by their positions."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import LOCAL_CALLER, Caller
 from recollect.http.params import IntegralFloat, Name
 from recollect.model.memory import MemoryType
@@ -92,7 +92,7 @@ MEMORY_FIELDS = frozenset(ChatMemoryFields.model_fields)
 _NO_FIELDS = ChatMemoryFields()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MemoryOptions:
     """Memory's part in one request; None stands for the server's setting."""
 
@@ -119,7 +119,7 @@ class MemoryOptions:
         return Where("type", Op.IN, tuple(map(str, self.types))) if self.types else EVERYTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class MemoryDefaults:
     """Values for requests that name none; an empty `memory_id` is the user's own level.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from recollect.aio.background import TaskSet
@@ -28,6 +27,7 @@ from recollect.errors import (
     RecollectError,
     Unavailable,
 )
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Author
 from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
@@ -55,14 +55,14 @@ _WRITES_PER_TICK = 4
 _LEDGER_ANSWERED = (Backlog, InvalidInput, Conflict, NotFound, QuotaReached)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Degraded:
     """A read without a result, and why."""
 
     reason: DegradedReason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class WriteResult:
     """The outcome of a write: `is_durable` turns are in the ledger, or on disk if there is a `reason`.
 

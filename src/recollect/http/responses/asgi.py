@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from recollect.aio.background import TaskSet
 from recollect.config.server_fields import ResponsesMode
 from recollect.errors import NotAllowed
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.proxy import asgi_io
 from recollect.http.proxy.chat_memory import ChatMemory
@@ -29,7 +30,7 @@ _JSON: Header = (b"content-type", b"application/json")
 _PENDING_WRITE_TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ResponsesContext:
     """The dependencies and state of one server; `service` raises Unavailable until the ledger is open.
 
@@ -71,7 +72,7 @@ class ResponsesContext:
             await asyncio.wait({task}, timeout=_PENDING_WRITE_TIMEOUT_S)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class AsgiRequest:
     """A request, and the means to answer it."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from recollect.errors import UpstreamUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import STATE_KEY_REMOVED, Caller
 from recollect.http.proxy.asgi_io import (
     DisconnectWatcher,
@@ -37,7 +38,7 @@ from recollect.model.times import now
 _UNKNOWN_PATH_STATUSES = (404, 405, 501)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _CreateCall:
     """One request in progress."""
 

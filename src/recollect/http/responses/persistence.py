@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from recollect.errors import NotFound, RecollectError
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import Caller
 from recollect.http.proxy.chat_memory import ChatContext
 from recollect.http.responses.asgi import ResponsesContext
@@ -24,7 +25,7 @@ _log = logging.getLogger("recollect")
 _MAX_TASKS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class History:
     """The history of a request: a chain of responses, the items of a conversation, or nothing.
 
@@ -90,7 +91,7 @@ def _is_complete(item: Mapping[str, Any]) -> bool:
     return item.get("status") != "incomplete" or item.get("type") == "message"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ResponseWriter:
     """Stores the response to one request; failures never reach the client."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from recollect.errors import InvalidInput, MissingUser, NotAllowed, NotFound, RecollectError, UpstreamBroken
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.errors import status_of
 from recollect.http.proxy.asgi_io import BodyTooLarge, error_body
 from recollect.http.proxy.body import JsonBody, parse_body
@@ -53,7 +53,7 @@ def error_response(error: RecollectError) -> tuple[int, Json]:
     return status, error_body(str(error), kind=kind, param=param, code=code)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ResponseParams:
     """A request for a response; `items` are the elements of `input`, or one user message for a text."""
 

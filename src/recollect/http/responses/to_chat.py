@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
 from recollect.http.responses.items import as_object, as_objects, as_text
 from recollect.http.responses.request import BadRequest, Json, unsupported_error
@@ -18,7 +18,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _SKIPPED = ("reasoning",)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class IndexedMessage:
     """A message, and the number of its first item."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.service.extractive_answer import RequestMemory
 
 Header: TypeAlias = tuple[bytes, bytes]
@@ -13,7 +13,7 @@ Header: TypeAlias = tuple[bytes, bytes]
 MAX_BUFFERED_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class UpstreamRequest:
     """A request to an upstream; `path` is appended to its base URL as it is, with the query.
 
@@ -59,7 +59,7 @@ class Upstream(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class BufferedResponse:
     """A response that was read, and the `rest` of one that is too large; `parts` are relayed one by one."""
 

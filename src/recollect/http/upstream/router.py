@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
 from recollect.config.server_fields import ResponsesMode
 from recollect.config.settings import Settings
 from recollect.errors import ModelUnavailable, UpstreamUnavailable
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.address import checked_url
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
 from recollect.models.local_chat import LocalChat, LocalEndpoint
@@ -91,7 +92,7 @@ def uses_server_key(upstream: Upstream, headers: Sequence[Header]) -> bool:
     return isinstance(upstream, KeyedUpstream) and upstream.uses_own_key(headers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ModelRoute:
     """Patterns of model names, and the upstream that serves them."""
 

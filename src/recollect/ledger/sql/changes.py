@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.codec import to_plain
 from recollect.ledger.plan import (
     ExistingRecords,
@@ -92,7 +92,7 @@ async def add_to_totals(tx: Tx, effects: Sequence[Effect]) -> None:
         await add_to_daily_total(tx, spent)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class Owner:
     """The user a transaction writes for, and the revision it creates if it writes anything."""
 

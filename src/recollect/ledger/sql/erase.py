@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.cascade import (
     Cascade,
     MemoryLink,
@@ -101,7 +102,7 @@ class ErasureOutcome:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class _Part:
     """A part of a user's data to erase."""
 

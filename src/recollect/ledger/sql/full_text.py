@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.sql.tx import Postings, Tx, fetch_one
 from recollect.ledger.sql.user_cache import MAX_CACHE_BYTES, USER_BYTES, PerUserCache
 from recollect.ledger.tokenizer import K1, B, query_terms, spelling_terms, terms_of
@@ -23,7 +24,7 @@ _MAX_NEW_ROWS = 64
 _MAX_NEW_CHARS = 16_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DocLengths:
     """Rows in ascending order and their numbers of terms, as of a revision; immutable."""
 
@@ -95,7 +96,7 @@ def index_word(number: int, term: str) -> str:
     return f"{number}x{term}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class PostingQuery:
     """The terms of a search, and the state of the user's memories that the transaction sees."""
 

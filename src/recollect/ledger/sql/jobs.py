@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2s
 from typing import Any
 
 from recollect.errors import NotFound
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.sql.tx import PRUNE_BATCH, Row, Tx, fetch_one
 from recollect.ledger.types import FAILURE_WINDOW
 from recollect.model.job import (
@@ -65,7 +65,7 @@ def job_from_row(row: Row) -> Job:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class JobLock:
     """A user whose jobs are locked, and when they were last served."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from recollect.errors import Conflict
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.plan import ExistingRecords, plan
 from recollect.ledger.sql.changes import Owner, lock_user, write_plan
 from recollect.ledger.sql.conversations import session_params
@@ -31,7 +32,7 @@ from recollect.models.embedding import EmbeddingModel
 _SKEW = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class NewTurns:
     """Turns with their vectors, which are of the model, and the author of the write."""
 
@@ -72,7 +73,7 @@ async def _dedupe(tx: Tx, scope: Scope, turns: Sequence[Turn], received_at: date
     return dedupe_turns(scope, turns, stored=stored, erasures=recent_erasures, resent=resent)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class DedupedTurns:
     """The turns that exist already, by id, and the indexes of those that are still to be appended."""
 

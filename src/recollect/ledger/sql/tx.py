@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.job import Job
 from recollect.model.query import Op, Where
 from recollect.model.scope import Scope
@@ -126,7 +126,7 @@ class FullTextIndex(Protocol):
 LOG = "log"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ScrubResult:
     """Whether the bytes of deleted rows are gone; the note says where they may still be.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from recollect.aio.erasable_cache import erasable_cache
 from recollect.coding.events import MAX_TURN_CHARS
 from recollect.coding.transcripts import read_message, turn_key
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.text import head_and_tail
 from recollect.project import find_project
 from recollect.read.strip_context import strip_context
@@ -32,7 +32,7 @@ _MAX_PROBES = 2000
 _Entries: TypeAlias = Iterable[tuple[str, Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class AgentSession:
     """A session: its id, its working folder, its branch and its messages; `skip` is why it is not imported."""
 
@@ -43,7 +43,7 @@ class AgentSession:
     skip: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class TranscriptImporter:
     """Reads the transcripts of one agent: files with these names, whose beginnings have all `marks`."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.plain import PlainValue
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Timestamp: TypeAlias = datetime | str | float
 MAX_NAMED = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class SourceRecord:
     """A memory, or a turn if it has a role, with the id and the user of the source.
 
@@ -40,7 +41,7 @@ class SourceRecord:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class SourceSession:
     """The title and summary of a session, yielded after its turns."""
 
@@ -51,7 +52,7 @@ class SourceSession:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class SkippedItem(PlainValue):
     """Something that is not imported, and the reason."""
 
@@ -59,7 +60,7 @@ class SkippedItem(PlainValue):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class ExportLine:
     """A line of a Recollect export."""
 
@@ -123,7 +124,7 @@ def skipped_counts(where: str, counts: Mapping[str, int]) -> Iterator[SkippedIte
         yield SkippedItem(where, f"{why} ({count})" if count > 1 else why)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ImportOptions:
     """The owner of the imported records, and what is done with them.
 
@@ -153,7 +154,7 @@ class ImportOptions:
         return named
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_dataclass(kw_only=True)
 class ImportReport(PlainValue):
     """The result of an import, or of a dry run.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 
 from recollect.errors import InvalidInput
+from recollect.frozen_dataclass import frozen_dataclass
 from recollect.text.front_matter import split_front_matter
 from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord
 from recollect.transfer.importers.source import ImportSource
@@ -23,7 +23,7 @@ _FRONT_MATTER_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass
 class MarkdownBlock:
     """A bullet or a paragraph, and the headings above it."""
 

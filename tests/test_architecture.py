@@ -53,7 +53,18 @@ LAYERS = {
         "write",
     ),
     "stores and models": ("cache", "index", "ledger", "models"),
-    "foundation": ("aio", "coding", "config", "errors", "frozen_dataclass", "model", "observability", "project", "prompts", "text"),
+    "foundation": (
+        "aio",
+        "coding",
+        "config",
+        "errors",
+        "frozen_dataclass",
+        "model",
+        "observability",
+        "project",
+        "prompts",
+        "text",
+    ),
 }
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS.values()) for part in parts}
 # The conformance suites are the only part that may import every other one.

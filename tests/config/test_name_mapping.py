@@ -44,7 +44,7 @@ def test_our_own_name_overrides_the_name_of_the_block(tmp_path: Path) -> None:
     [
         (BLOCK + "  cache_size: 3\n", "semantic-router has no setting 'memory.cache_size' (from file "),
         ("preset: semantic-router\nmemory: 3\n", "has no setting 'memory'"),
-        (BLOCK.replace("32", "1"), "milvus_m: Input should be greater than or equal to 2"),
+        (BLOCK.replace("32", "1"), "milvus_m: must be >= 2"),
         (BLOCK + "  store_backend: redis\n", "memory.store_backend must be milvus or memory, got 'redis'"),
         (BLOCK + "  extraction: {enabled: 1}\n", "memory.extraction.enabled must be true or false, got 1"),
         (BLOCK.replace("preset: semantic-router\n", ""), "'memory' is a block of the preset 'semantic-router'"),

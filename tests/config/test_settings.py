@@ -60,8 +60,8 @@ def test_variables_of_other_tools_are_used_unless_ours_are_set(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("port = 99999\n", "port: Input should be less than or equal to 65535"),
-        ("context_tokens = 255\n", "context_tokens: Input should be greater than or equal to 256"),
+        ("port = 99999\n", "port: must be >= 0 and <= 65,535, got 99999"),
+        ("context_tokens = 255\n", "context_tokens: must be >= 256"),
         ("prot = 1\n", "there is no setting 'prot'"),
         ("port = [\n", "not well-formed"),
         ('log_level = "loud"\n', "log_level"),

@@ -1,15 +1,11 @@
 """All settings, each declared once with its type, limits and description."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import PrivateAttr, SecretStr, model_validator
-
-from recollect.config.name_mapping import with_current_names
+from recollect.config.name_mapping import preset_of_block, with_current_names
 from recollect.config.presets import read_preset
 from recollect.config.server_fields import (
     AgentSettings,
@@ -17,9 +13,8 @@ from recollect.config.server_fields import (
     McpServerSettings,
     OperationSettings,
     ServerSettings,
-    SettingsGroup,
-    setting,
 )
+from recollect.config.settings_group import SecretStr, SettingsGroup, setting
 
 
 class StoreSettings(SettingsGroup):
@@ -94,11 +89,9 @@ class RankingSettings(SettingsGroup):
     rerank_candidates: int = setting(30, "Number of candidates that are reranked.", ge=1, le=200)
     rerank_timeout_s: float = setting(2.0, "Timeout of the reranker; its scores are then not used.", gt=0, le=60)
 
-    @model_validator(mode="after")
-    def _check_weights(self) -> Self:
-        if self.recency_adds * self.recency_weight + self.importance_weight + self.access_weight > 1:
-            raise ValueError("the weights of recency, importance and access must not add up to more than 1")
-        return self
+    def _find_conflict(self) -> str:
+        weights = self.recency_adds * self.recency_weight + self.importance_weight + self.access_weight
+        return "the weights of recency, importance and access must not add up to more than 1" if weights > 1 else ""
 
 
 class RecallSettings(RankingSettings):
@@ -343,15 +336,6 @@ class IndexSettings(SettingsGroup):
     )
 
 
-class _Sources(dict[str, str]):
-    """Where settings come from. Settings with the same values are equal wherever these come from."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Sources)
-
-    __hash__ = None
-
-
 class Settings(
     ServerSettings,
     McpServerSettings,
@@ -368,25 +352,12 @@ class Settings(
 ):
     """The settings of Recollect; those of the preset are the defaults of all others."""
 
-    # Where each setting that is not a default comes from, in words.
-    _sources: _Sources = PrivateAttr(default_factory=_Sources)
-
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """The source of each setting that is not a default, as far as known."""
-        return self._sources
-
-    def with_sources(self, sources: Mapping[str, str]) -> Self:
-        """Return the settings with the sources of their values."""
-        copy = self.model_copy()
-        copy._sources = _Sources(sources)
-        return copy
-
-    @model_validator(mode="before")
-    @classmethod
-    def _apply_preset(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
+    def _complete(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         values = with_current_names(values)
         preset = values.get("preset")
         return {**read_preset(preset), **values} if preset and isinstance(preset, str) else values
+
+    def _describe_unknown(self, name: str) -> str:
+        if preset := preset_of_block(name):
+            return f"{name!r} is a block of the preset {preset!r}; set preset to use it"
+        return f"there is no setting {name!r}; `recollect config show` lists them"

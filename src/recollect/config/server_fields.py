@@ -1,25 +1,8 @@
 """The settings of the server, of authentication, of operation and of the agent."""
 
-from __future__ import annotations
+from typing import Any, Literal, TypeAlias
 
-import json
-from typing import Annotated, Any, Literal, TypeAlias
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
-
-
-def setting(default: Any, description: str, *, aliases: tuple[str, ...] = (), **limits: Any) -> Any:
-    """Declare a setting; `aliases` are environment variables of other tools, which its own overrides."""
-    extra: Any = {"also": aliases} if aliases else None
-    return Field(default=default, description=description, json_schema_extra=extra, **limits)
-
-
-class SettingsGroup(BaseModel):
-    """Settings that belong together; a function that needs one of them takes its group."""
-
-    # Only `Settings` is validated with; building the schema of each group takes a third of the import.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
-
+from recollect.config.settings_group import SecretStr, SettingsGroup, required_setting, setting
 
 # Requests are forwarded to an endpoint with the Responses API, translated for others; auto detects it.
 ResponsesMode: TypeAlias = Literal["auto", "native", "translate"]
@@ -28,15 +11,10 @@ ResponsesMode: TypeAlias = Literal["auto", "native", "translate"]
 class UpstreamSettings(SettingsGroup):
     """One of several endpoints that chats are sent to."""
 
-    models: str = Field(description="Names of its models, with * as a wildcard, separated by commas.")
-    url: str = Field(description="Base URL.")
+    models: str = required_setting("Names of its models, with * as a wildcard, separated by commas.")
+    url: str = required_setting("Base URL.")
     api_key: SecretStr = setting(SecretStr(""), "API key for it; empty to forward the client's own.")
     responses: ResponsesMode = setting("auto", "Whether it supports OpenAI's Responses API.")
-
-
-def parse_json(value: Any) -> Any:
-    """Parse a table that an environment variable has as JSON."""
-    return json.loads(value) if isinstance(value, str) else value
 
 
 class ServerSettings(SettingsGroup):
@@ -74,7 +52,7 @@ class ServerSettings(SettingsGroup):
         "Where learn_with_upstream lacks a key, learn from a user's chats with the key of the user's last chat, "
         "which is kept in memory only.",
     )
-    upstreams: Annotated[dict[str, UpstreamSettings], BeforeValidator(parse_json)] = setting(
+    upstreams: dict[str, UpstreamSettings] = setting(
         {}, "Further endpoints by the names of their models: tables of models, url and api_key."
     )
     upstream_connect_s: float = setting(10.0, "Timeout for connections to an endpoint.", gt=0, le=600)
@@ -265,8 +243,8 @@ class OperationSettings(SettingsGroup):
 class HttpToolSettings(SettingsGroup):
     """A tool that is an HTTP request."""
 
-    description: str = Field(min_length=1, description="Description for the model.")
-    url: str = Field(description="Address; {name} in its path or query is replaced by an argument.")
+    description: str = required_setting("Description for the model.", min_length=1)
+    url: str = required_setting("Address; {name} in its path or query is replaced by an argument.")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = setting("GET", "The method.")
     parameters: dict[str, Any] = setting({}, "JSON schema of each argument, by its name.")
     optional: list[str] = setting([], "Optional arguments.")
@@ -317,13 +295,13 @@ class AgentSettings(SettingsGroup):
     agent_memory_tools: bool = setting(
         True, "Whether runs with memory have tools to retrieve, store, correct and forget."
     )
-    agent_tools: Annotated[dict[str, HttpToolSettings], BeforeValidator(parse_json)] = setting(
+    agent_tools: dict[str, HttpToolSettings] = setting(
         {}, "HTTP requests as tools: tables of description, url, method, parameters, headers."
     )
-    agent_mcp: Annotated[dict[str, McpSettings], BeforeValidator(parse_json)] = setting(
+    agent_mcp: dict[str, McpSettings] = setting(
         {}, "MCP servers as sources of tools (an extra): tables of command, args, env; or url."
     )
-    agent_groups: Annotated[dict[str, list[str]], BeforeValidator(parse_json)] = setting(
+    agent_groups: dict[str, list[str]] = setting(
         {},
         "Tools that each group of callers may use, with * as a wildcard; `default` is for callers "
         "without a group. If empty, all may use all.",

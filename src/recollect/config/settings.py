@@ -14,11 +14,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr, ValidationError
-
 from recollect.config.fields import Settings
-from recollect.config.name_mapping import FORMER_NAMES, preset_of_block, translate, with_current_names
+from recollect.config.name_mapping import FORMER_NAMES, translate, with_current_names
 from recollect.config.presets import preset_names, read_preset
+from recollect.config.settings_group import SecretStr
 from recollect.errors import InvalidSettings
 from recollect.frozen_dataclass import frozen_dataclass
 
@@ -98,23 +97,7 @@ def load(
     for source, layer in layers:
         merged |= layer
         sources |= dict.fromkeys(layer, source)
-    return LoadedSettings(_validated(merged | {"home": home}, sources).with_sources(sources), sources)
-
-
-def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
-    try:
-        return Settings.model_validate(merged)
-    except ValidationError as error:
-        first = error.errors()[0]
-        # Without a name, it is about several settings together.
-        name = str(first["loc"][0]) if first["loc"] else ""
-        if first["type"] == "extra_forbidden" and (preset := preset_of_block(name)):
-            problem = f"{name!r} is a block of the preset {preset!r}; set preset to use it"
-        elif first["type"] == "extra_forbidden":
-            problem = f"there is no setting {name!r}; `recollect config show` lists them"
-        else:
-            problem = f"{name}: {first['msg']}" if name else first["msg"].removeprefix("Value error, ")
-        raise InvalidSettings(f"{problem} (from {sources.get(name, 'arguments')})") from None
+    return LoadedSettings(Settings.model_validate(merged | {"home": home}, sources), sources)
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -124,10 +107,9 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
         if variable.startswith(PREFIX) and variable not in variables:
             _log.warning("%s is not a setting; `recollect config show` lists them", variable)
     for name, info in Settings.model_fields.items():
-        aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
-        for variable in (variable_name(name), former.get(name, ""), *aliases):  # type: ignore[misc]
-            if environ.get(str(variable)):
-                yield name, (environ[str(variable)], str(variable))
+        for variable in (variable_name(name), former.get(name, ""), *info.aliases):
+            if environ.get(variable):
+                yield name, (environ[variable], variable)
                 break
 
 
@@ -173,7 +155,7 @@ def rows(loaded: LoadedSettings) -> list[SettingRow]:
             default=_mask(info.default),
             variable=variable_name(name),
             source=loaded.sources.get(name, "default"),
-            description=info.description or "",
+            description=info.description,
         )
         for name, info in Settings.model_fields.items()
     ]

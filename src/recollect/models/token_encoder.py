@@ -73,17 +73,22 @@ def load_network(path: Path = ENCODER_FILE) -> _Network:
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
 
-    def matrix(name: str) -> Floats:
-        return np.asarray(arrays[f"{name}.weight"].astype(np.float32) * arrays[f"{name}.weight.steps"][:, None])
+    def panels_of(name: str, scales: Floats | float = 1.0) -> Floats:
+        panels = _panels(arrays[f"{name}.weight"].T)
+        panels *= (arrays[f"{name}.weight.steps"] * scales).reshape(len(panels), 1, -1)
+        return panels
 
     def after_norm(name: str, norm: str, scales: Floats | float = 1.0) -> tuple[Floats, Floats]:
-        weights = matrix(name)
-        bias = arrays[f"{name}.bias"] + weights @ arrays[f"{norm}.bias"]
-        return _panels((weights * arrays[f"{norm}.weight"]).T * scales), np.asarray(bias * scales, np.float32)
+        panels = panels_of(name, scales)
+        [shift] = _product(arrays[f"{norm}.bias"][None], panels)
+        panels *= arrays[f"{norm}.weight"][:, None]
+        return panels, np.asarray(arrays[f"{name}.bias"] * scales + shift, np.float32)
 
     def before_norm(name: str) -> tuple[Floats, Floats]:
         # A norm subtracts the mean of each row. Each part of the sum that it is applied to has none here.
-        return _panels(_centre(matrix(name).T)), _centre(arrays[f"{name}.bias"])
+        panels = panels_of(name)
+        panels -= panels.mean(axis=(0, 2), keepdims=True)
+        return panels, _centre(arrays[f"{name}.bias"])
 
     count = sum(name.endswith("qkv.bias") for name in arrays)
     width = arrays["positions"].shape[1]
@@ -208,8 +213,8 @@ def _norm(x: Floats) -> Floats:
     return np.asarray(x / np.sqrt(variance, out=variance))
 
 
-def _panels(matrix: Floats) -> Floats:
-    """Return the matrix in panels of columns, each contiguous."""
+def _panels(matrix: NDArray[np.int8]) -> Floats:
+    """Return the matrix in panels of columns, each contiguous, in float32."""
     rows, columns = matrix.shape
     return np.ascontiguousarray(matrix.reshape(rows, -1, gcd(columns, _PANEL_COLUMNS)).swapaxes(0, 1), np.float32)
 

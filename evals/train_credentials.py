@@ -29,7 +29,7 @@ import numpy as np
 
 from recollect.aio.slices import run_at_once
 from recollect.models.linear_text import LinearTextModel, save_model
-from recollect.models.static_embedder import BUNDLED_TABLE
+from recollect.models.static_embedder import BUNDLED_TABLE, load_tokenizer
 from recollect.write.credential_model import (
     BUCKETS,
     MODEL_FILE,
@@ -196,7 +196,7 @@ def fit(rows: Sequence[np.ndarray], labels: Sequence[int], weights: Sequence[flo
 @cache
 def embedding_by_bucket() -> np.ndarray:
     """Return the vector of each word bucket; where two words collide, that of the more frequent one."""
-    vocabulary = json.loads((BUNDLED_TABLE / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    vocabulary = load_tokenizer().get_vocab()
     vectors = np.load(BUNDLED_TABLE / "vectors.npy").astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True) + 1e-9
     by_bucket = np.zeros((WORD_BUCKETS, vectors.shape[1]), np.float32)

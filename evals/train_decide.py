@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from recollect.models.linear_text import LinearTextModel, hash_ngrams, load_model, save_model, tokenize
-from recollect.models.static_embedder import BUNDLED_TABLE
+from recollect.models.static_embedder import BUNDLED_TABLE, load_tokenizer
 from recollect.read.decide import (
     MIN_LIKELIHOOD,
     MODEL_FILE,
@@ -96,7 +96,7 @@ def _feature_table(texts: Sequence[str]) -> csr_matrix:
 @cache
 def _embedding_by_word_bucket() -> np.ndarray:
     """Return the vector of each word bucket; where two words collide, that of the more frequent one."""
-    vocabulary = json.loads((BUNDLED_TABLE / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    vocabulary = load_tokenizer().get_vocab()
     vectors = np.load(BUNDLED_TABLE / "vectors.npy").astype(np.float32)
     vectors *= np.load(BUNDLED_TABLE / "scales.npy").astype(np.float32)[:, None]
     by_bucket = np.zeros((WORD_BUCKETS, vectors.shape[1]), np.float32)

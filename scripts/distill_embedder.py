@@ -220,21 +220,18 @@ def on_main_axes(table: Floats, likelihood: NDArray[np.float64], dimensions: int
 
 
 def write(table: Floats, tokenizer: Path, out: Path) -> None:
-    """Store the rows of the tokens that text can hold, as int8 with a scale each, and their tokenizer."""
-    rules = json.loads(tokenizer.read_text(encoding="utf-8"))
-    by_id = sorted(rules["model"]["vocab"].items(), key=lambda entry: entry[1])
+    """Store the rows of the tokens that text can hold, as int8 with a scale each, and their vocabulary."""
+    vocabulary = json.loads(tokenizer.read_text(encoding="utf-8"))["model"]["vocab"]
+    by_id = sorted(vocabulary.items(), key=lambda entry: entry[1])
     used = [(token, row) for token, row in by_id if row >= FIRST_TOKEN or token == "[UNK]"]
-    rules["model"]["vocab"] = {token: new for new, (token, _) in enumerate(used)}
-    rules |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
     table = table[[row for _, row in used]]
-    table[rules["model"]["vocab"]["[UNK]"]] = 0.0  # an unknown token says nothing
+    table[[token for token, _ in used].index("[UNK]")] = 0.0  # an unknown token says nothing
     scales = np.abs(table).max(axis=1, keepdims=True) / 127
     vectors = np.round(table / np.where(scales > 0, scales, 1)).astype(np.int8)
     out.mkdir(parents=True, exist_ok=True)
     np.save(out / "vectors.npy", vectors)
     np.save(out / "scales.npy", scales[:, 0].astype(np.float32))
-    compact = json.dumps(rules, ensure_ascii=False, separators=(",", ":"))
-    (out / "tokenizer.json").write_text(compact, encoding="utf-8")
+    (out / "vocab.txt").write_text("".join(f"{token}\n" for token, _ in used), encoding="utf-8")
     card = {"name": NAME, "dimensions": vectors.shape[1]}
     (out / "table.json").write_text(json.dumps(card) + "\n", encoding="utf-8")
     print(f"{vectors.shape[0]} tokens of {vectors.shape[1]} dimensions in {out}")

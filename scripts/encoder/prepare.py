@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
-from recollect.models.static_embedder import BUNDLED_TABLE
+from recollect.models.static_embedder import load_tokenizer
 
 MAX_PIECES = 62
 _SENTENCE_END = re.compile(r"(?<=[.!?:;\n])\s+")
@@ -129,7 +128,7 @@ def main() -> None:
     target, *sources = sys.argv[1:]
     paths = {name: Path(path) for name, _, path in (source.partition("=") for source in sources)}
     rng = random.Random(7)
-    tokenizer = Tokenizer.from_file(str(BUNDLED_TABLE / "tokenizer.json"))
+    tokenizer = load_tokenizer()
     groups = [*qmsum_groups(paths["qmsum"]), *friendsqa_groups(paths["friendsqa"]), *own_groups()]
     texts = [chunk for text in longmemeval_texts(paths["longmemeval"]) for chunk in chunk_texts(text, rng)]
     rng.shuffle(texts)

@@ -58,7 +58,7 @@ class Teacher:
     """The teacher's token vectors: made of length one, centred, reduced to OUT dimensions, made of length one."""
 
     def __init__(self, folder: Path) -> None:
-        own = Tokenizer.from_file(str(TABLE / "tokenizer.json")).get_vocab()
+        own = {piece: at for at, piece in enumerate((TABLE / "vocab.txt").read_text("utf-8").split())}
         theirs = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
         self.ids = torch.zeros(len(own), dtype=torch.long, device=DEVICE)
         for piece, at in own.items():

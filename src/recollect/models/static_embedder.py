@@ -137,10 +137,9 @@ def _identity(folder: Path) -> EmbeddingModel:
 def _load(folder: Path) -> _Table:
     """Map the table once for all embedders of this process."""
     import numpy as np
-    from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        tokenizer = load_tokenizer(folder)
         # As plain arrays: indexing the memmap subclass costs several microseconds more each time.
         vectors = np.asarray(np.load(folder / "vectors.npy", mmap_mode="r"))
         scales = np.load(folder / "scales.npy").astype(np.float32)
@@ -148,6 +147,19 @@ def _load(folder: Path) -> _Table:
         # The tokenizer raises bare Exceptions.
         raise InvalidSettings(f"{folder} holds no readable table of vectors: {error}") from error
     return _Table(tokenizer, vectors, scales, unknown_id=tokenizer.token_to_id("[UNK]") or 0)
+
+
+def load_tokenizer(folder: Path = BUNDLED_TABLE) -> Tokenizer:
+    """Return the tokenizer of the vocabulary in a folder, which has a word piece a line: half the time of JSON."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    tokenizer = Tokenizer(WordPiece.from_file(str(folder / "vocab.txt"), unk_token="[UNK]"))  # noqa: S106 - no password
+    tokenizer.normalizer = BertNormalizer()
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer
 
 
 def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:

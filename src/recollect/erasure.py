@@ -19,6 +19,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Role
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
 from recollect.read.select import normalize_words
+from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 
 # An answer repeats a fact if it has this share of its content words.
@@ -28,7 +29,7 @@ _NEXT_TURNS = 4
 _PAGE = 1000
 _SUMMARY_CATEGORIES = (Category.EPISODE, Category.SUMMARY)
 # Words for the user and for possession in statements.
-_SUBJECTS = re.compile(
+_SUBJECTS = lazy_pattern(
     r"\b(?:users?|nutzer(?:in|s)?|usuari[oa]|utilisat(?:eur|rice)|utente|sein(?:e[mnrs]?)?|ihr(?:e[mnrs]?)?|sus?|leurs?)\b"
     "|用户|ユーザー",
     re.IGNORECASE,

@@ -18,6 +18,7 @@ from recollect.models.traits import Trait, compute_traits, fold_name, speaker_na
 from recollect.read import newest_model, question
 from recollect.read.question import analyze_question, find_mentioned, without_names
 from recollect.text import stopwords
+from recollect.text.patterns import LazyPattern
 from recollect.text.stopwords import drop_conversation_words
 from tests.support.ledger_samples import ODD_TEXTS
 from tests.support.linear_time import assert_linear
@@ -180,7 +181,7 @@ def expressions(*modules: ModuleType) -> list[Any]:
         pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
         for module in modules
         for name, value in vars(module).items()
-        if isinstance(value, re.Pattern)
+        if isinstance(value, LazyPattern)
     ]
 
 

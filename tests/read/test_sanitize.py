@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from recollect.read import sanitize as rules
 from recollect.read import sanitize as sight
 from recollect.read.sanitize import defang, one_line, remove_invisible
+from recollect.text.patterns import LazyPattern
 from tests.support.linear_time import assert_linear
 
 HARMLESS = {
@@ -181,7 +182,7 @@ WORST = [
     ),
 ]
 RULES = {
-    name: rule for module in (rules, sight) for name, rule in vars(module).items() if isinstance(rule, re.Pattern)
+    name: rule for module in (rules, sight) for name, rule in vars(module).items() if isinstance(rule, LazyPattern)
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import NoneType
@@ -18,6 +17,7 @@ from recollect.model.scope import Level
 from recollect.model.text import is_storable, validate_text
 from recollect.model.times import as_utc, from_micros, to_micros
 from recollect.models.embedding import EmbeddingModel
+from recollect.text.patterns import lazy_pattern
 
 TIME_FIELDS = frozenset(
     ["created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at"]
@@ -89,7 +89,7 @@ _FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 _TEXT_FIELDS = [name for name, shape in _FIELD_TYPES.items() if str in shape]
 # An escaped NUL in JSON; after an odd number of backslashes it is the text of an escape.
-NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+NUL_IN_JSON = lazy_pattern(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def check_storable(record: MemoryRecord) -> None:

@@ -16,6 +16,7 @@ from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, OPERATORS, Postings,
 from recollect.model.erasure import user_digest
 from recollect.model.query import Op, Where
 from recollect.model.text import is_storable
+from recollect.text.patterns import lazy_pattern
 
 # The subquery is evaluated once per statement, not once per row.
 ALL_ROWS = "(SELECT current_setting('recollect.whose', true)) = '*'"
@@ -85,7 +86,7 @@ def security_warnings(unguarded: list[tuple[bool, str]], where: str) -> list[str
 
 
 # Literals, quoted names and casts come first, so that a colon in them is not taken for a parameter.
-_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|::|:([a-z_][a-z0-9_]*)""", re.IGNORECASE)
+_PARAMETER = lazy_pattern(r"""'(?:[^']|'')*'|"[^"]*"|::|:([a-z_][a-z0-9_]*)""", re.IGNORECASE)
 
 # Limits of a tsvector: positions of a word, bytes of a word, bytes in all.
 MAX_POSITIONS = 255

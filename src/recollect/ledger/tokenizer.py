@@ -9,7 +9,6 @@ spelling: `getUserById`, `get_user_by_id` and `get-user-by-id` share one term, a
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 import Stemmer
@@ -17,6 +16,7 @@ import Stemmer
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.model.text import split_long_text
 from recollect.models.traits import TRAITS_VERSION
+from recollect.text.patterns import lazy_pattern
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
 TERMS_VERSION = 3
@@ -35,28 +35,30 @@ MAX_TERM_CHARS = 64
 
 # Indic and South-East Asian vowel signs are marks, not letters, yet part of the word.
 _SIGNS = "\u0900-\u109f\u1780-\u17ff"
-_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[^\W\d_][^\W\d_{_SIGNS}]*(?:[{_SIGNS}]+|['\u2019]?[^\W\d_]+)*")
-_SPACELESS = re.compile(
+_WORD = lazy_pattern(rf"\d+(?:[.,]\d+)*|[^\W\d_][^\W\d_{_SIGNS}]*(?:[{_SIGNS}]+|['\u2019]?[^\W\d_]+)*")
+_SPACELESS = lazy_pattern(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
     "\U00020000-\U0003134f]+"
 )
 # Accents of Latin, Greek and Cyrillic, points of Hebrew and Arabic: written or not, the word is the same.
-_ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
-_APOSTROPHE = re.compile("['\u2019]")
-_ASCII_WORD = re.compile("[a-z]+")
+_ACCENTS = lazy_pattern("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
+_APOSTROPHE = lazy_pattern("['\u2019]")
+_ASCII_WORD = lazy_pattern("[a-z]+")
 # A name that may be compound: words joined by marks, or one word with a capital or a digit in it.
-_NAME = re.compile(
+_NAME = lazy_pattern(
     r"[A-Za-z0-9]+(?:(?:_{1,2}|_{0,2}[.-]_{0,2})[A-Za-z0-9]+)+"
     r"|[A-Za-z]+[A-Z0-9][A-Za-z0-9]*|[0-9]+[A-Za-z][A-Za-z0-9]*"
 )
-_NAME_SIGN = re.compile(r"[A-Za-z0-9][_.-]{1,5}[A-Za-z0-9]|[a-z][A-Z0-9]|[A-Z][A-Z0-9][a-z]|[A-Z][0-9]|[0-9][A-Za-z]")
+_NAME_SIGN = lazy_pattern(
+    r"[A-Za-z0-9][_.-]{1,5}[A-Za-z0-9]|[a-z][A-Z0-9]|[A-Z][A-Z0-9][a-z]|[A-Z][0-9]|[0-9][A-Za-z]"
+)
 # The parts of camelCase, with acronyms: HTTPServer, userIDs.
-_HUMP = re.compile("[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
-_LETTERS = re.compile("[A-Za-z]+")
-_NAME_WORD = re.compile("[A-Za-z0-9]+")
+_HUMP = lazy_pattern("[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
+_LETTERS = lazy_pattern("[A-Za-z]+")
+_NAME_WORD = lazy_pattern("[A-Za-z0-9]+")
 # Marks that join words; a point between digits stays: v2.3.1.
-_JOINT = re.compile(r"[_-]|(?<![0-9])\.|\.(?![0-9])")
-_VERSION = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)+")
+_JOINT = lazy_pattern(r"[_-]|(?<![0-9])\.|\.(?![0-9])")
+_VERSION = lazy_pattern(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)+")
 # A word with more parts than this is an encoded value.
 _MAX_HUMPS = 8
 # Without the stemmer's own cache, which erasure could not clear.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +19,7 @@ from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.text import is_storable
 from recollect.model.times import as_utc, now
+from recollect.text.patterns import lazy_pattern
 
 
 class Op(StrEnum):
@@ -69,7 +69,7 @@ Scalar: TypeAlias = str | int | float | bool | datetime
 
 MAX_VALUES = 1000
 MAX_WHOLE = (1 << 63) - 1
-_INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
+_INSIDE = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
 
 
 @frozen_dataclass

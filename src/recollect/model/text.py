@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from recollect.errors import InvalidInput, InvalidText
+from recollect.text.patterns import lazy_pattern
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_ID_CHARS = 300
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
+_UNSTORABLE = lazy_pattern("[\x00\ud800-\udfff]")
+_CONTROL = lazy_pattern("[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def validate_text(text: object, *, name: str = "content") -> str:
@@ -57,7 +57,7 @@ def head_and_tail(text: str, chars: int) -> str:
 
 
 _PIECE_CHARS = 1 << 14
-_SPACE_END = re.compile(r"\s(?!\s)")
+_SPACE_END = lazy_pattern(r"\s(?!\s)")
 
 
 def split_long_text(text: str) -> Iterator[str]:
@@ -84,10 +84,10 @@ def validate_id(value: object, *, name: str) -> str:
 
 
 _LINE_ENDS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-_LINE_END = re.compile(f"\r\n?|[{_LINE_ENDS[1:]}]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_END = lazy_pattern(f"\r\n?|[{_LINE_ENDS[1:]}]")
+_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 # Never visible: controls, soft hyphens, direction marks, fillers, most variation selectors.
-_HIDDEN = re.compile(
+_HIDDEN = lazy_pattern(
     "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff]+"
@@ -108,16 +108,16 @@ _EMOJI = (
 _PICTURE = "\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 # Hidden unless used properly: one at a time, right after the character it changes.
 _CHANGING = "\u200b\u200c\u200d\ufe0e\ufe0f\u180b\u180c\u180d\u180f"
-_OUT_OF_PLACE = re.compile(
+_OUT_OF_PLACE = lazy_pattern(
     f"\u200b(?:(?<![{_SPACELESS}]\u200b)|(?![{_SPACELESS}]))"
     f"|\u200c(?<![{_JOINING}]\u200c)"
     f"|\u200d(?:(?<![{_JOINING}{_PICTURE}\ufe0f]\u200d)|(?<=[{_PICTURE}\ufe0f]\u200d)(?![{_PICTURE}]))"
     f"|[\ufe0e\ufe0f](?<![{_EMOJI}].)"
     f"|[\u180b-\u180d\u180f](?<![{_MONGOLIAN}].)"
 )
-_TAG = re.compile("[\U000e0000-\U000e007f]")
+_TAG = lazy_pattern("[\U000e0000-\U000e007f]")
 # Tags spell the flags of England, Scotland and Wales; anything else they spell is hidden.
-_TAGS = re.compile(
+_TAGS = lazy_pattern(
     "(?P<flag>\U0001f3f4\U000e0067\U000e0062"
     "(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f)"
     "|[\U000e0000-\U000e007f]+"

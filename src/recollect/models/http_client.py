@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelU
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.llm_breaker import breaker_of
 from recollect.models.server_errors import describe_refusal
+from recollect.text.patterns import lazy_pattern
 
 TRIES = 3
 FIRST_PAUSE_S = 0.25
@@ -25,7 +25,7 @@ MAX_PAUSE_S = 10.0
 
 RETRYABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 
-_SENDABLE_KEY = re.compile("[!-~]*")
+_SENDABLE_KEY = lazy_pattern("[!-~]*")
 
 
 @frozen_dataclass

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_ngrams, load_model, tokenize
+from recollect.text.patterns import lazy_pattern
 
 MODEL_FILE = Path(__file__).parent / "instruction.npz"
 OUTPUT = "instruction"
@@ -19,7 +19,7 @@ BUCKETS = 1 << 14
 # Log-odds from which on a sentence is an instruction.
 MIN_ODDS = 0.0
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;…。！？\n])\s*")
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?;…。！？\n])\s*")
 # An instruction to the assistant is near the beginning, or the text is a pasted one.
 _MAX_CHARS = 2_000
 

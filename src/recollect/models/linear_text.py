@@ -6,7 +6,6 @@ each output, so that a file with several outputs stays well below a megabyte and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
@@ -15,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.text.patterns import lazy_pattern
 
 Floats = NDArray[np.float32]
 
 
-_WORD = re.compile(r"\w+|[^\w\s]")
-_DIGIT = re.compile(r"\d")
+_WORD = lazy_pattern(r"\w+|[^\w\s]")
+_DIGIT = lazy_pattern(r"\d")
 # Scripts without spaces between words: every character counts as a word.
-_SPACELESS = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])")
+_SPACELESS = lazy_pattern("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])")
 MAX_CHARS = 600
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -31,6 +30,7 @@ from recollect.models.chat import (
     ModelAnswer,
     SamplingOptions,
 )
+from recollect.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from recollect.models.openai_chat import OpenAIChat
@@ -41,7 +41,7 @@ SMALL_PARAMETERS = 4e9
 SMALL_BYTES = 3 << 30
 
 # "qwen3:0.6b", "SmolLM2-135M", "gemma3n:e2b"; not "8x7b", "a3b" or "1m", which is how much it reads.
-_PARAMETERS = re.compile(r"(?<![a-z0-9.])e?(?:(\d{1,4}(?:\.\d{1,2})?)b|(\d{2,4})m)(?![a-z0-9])")
+_PARAMETERS = lazy_pattern(r"(?<![a-z0-9.])e?(?:(\d{1,4}(?:\.\d{1,2})?)b|(\d{2,4})m)(?![a-z0-9])")
 
 
 def is_small_model(model: str, file: Path | None = None) -> bool:

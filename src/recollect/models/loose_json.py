@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.text.patterns import lazy_pattern
 
 # Of longer texts only so much is read.
 MAX_CHARS = 1 << 20
@@ -23,21 +24,21 @@ _MAX_NUMBER_CHARS = 40
 _STEPS_PER_CHAR = 2
 
 # Halves of surrogate pairs and NUL, as JSON spells them: no store can keep them.
-_UNSTORABLE = re.compile(
+_UNSTORABLE = lazy_pattern(
     r"\\u(?:0000"
     r"|[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)[dD][c-fC-F][0-9a-fA-F]{2})"
 )
-_OPENING = re.compile(r"[{\[]")
-_SKIPPED = re.compile(r"(?:\s+|//[^\n]*+)*+")
+_OPENING = lazy_pattern(r"[{\[]")
+_SKIPPED = lazy_pattern(r"(?:\s+|//[^\n]*+)*+")
 _PLAIN = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'”"}
 _CLOSING_QUOTE = {'"': '"', "'": "'", "“": "”"}
-_AFTER_STRING = re.compile(r"\s*(?:[,:}\]]|$)")
-_BARE = re.compile(r"""[^\s,:{}\[\]"']+""")
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_AFTER_STRING = lazy_pattern(r"\s*(?:[,:}\]]|$)")
+_BARE = lazy_pattern(r"""[^\s,:{}\[\]"']+""")
+_NUMBER = lazy_pattern(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "infinity": None, "-infinity": None}
 # An escape as JSON has it, another one, a quotation mark without any.
-_ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)|(")""", re.DOTALL)
+_ESCAPE = lazy_pattern(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)|(")""", re.DOTALL)
 
 
 @frozen_dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from math import exp
@@ -16,6 +15,7 @@ from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.worker_pool import WorkerPool
+from recollect.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     import numpy as np
@@ -218,7 +218,7 @@ MAX_QUERY_CHARACTERS = 160
 # What is asked after this much text stands near its end.
 MAX_SEARCHED_CHARACTERS = 4_096
 
-_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_SENTENCE = lazy_pattern(r"[^.!?。！？\n]+[.!?。！？]*")
 
 
 class NeuralReranker:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from recollect.text.patterns import lazy_pattern
+
 MAX_CHARS = 200
 
 # More of its words is not read.
@@ -23,11 +25,11 @@ _OWN_FIELDS = frozenset({"model", "response_format", "tools", "tool_choice", "en
 _FORMS = ("tool", "response_format", "parameters")
 _TOO_COMMON = frozenset({"model", "messages", "input", "query", "documents"})
 _KINDS = ("type", "code", "param")
-_KIND = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+_KIND = lazy_pattern(r"[A-Za-z0-9_.\[\]-]{1,64}")
 _WORDS = ("message", "detail", "msg", "error_description")
-_NO_WORD = re.compile(r"[\W_]+")
-_TOKEN = re.compile(r"[\w@+][\w@.+-]*")
-_QUOTED = re.compile(r"""(?<=['"`“‘])[^'"`“”‘’]{2,80}(?=['"`”’])""")
+_NO_WORD = lazy_pattern(r"[\W_]+")
+_TOKEN = lazy_pattern(r"[\w@+][\w@.+-]*")
+_QUOTED = lazy_pattern(r"""(?<=['"`“‘])[^'"`“”‘’]{2,80}(?=['"`”’])""")
 _LEFT_OUT = "…"
 _REDACTED = "in words that repeat what was sent"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntFlag
 
 from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord
 from recollect.models.instruction_model import has_instruction
+from recollect.text.patterns import lazy_pattern
 
 # Raise it when a rule here changes: a ledger made with other rules recomputes its traits when opened.
 TRAITS_VERSION = 3
@@ -36,7 +36,7 @@ class Trait(IntFlag):
 
 
 # These match lower-case text: ignoring case in the expression takes five times as long.
-_TIME = re.compile(
+_TIME = lazy_pattern(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|"
     r"recently|morning|evening|since|"
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october|"
@@ -44,14 +44,14 @@ _TIME = re.compile(
     r"dernière?|mois|année|ayer|hoy|mañana|semana|pasad[oa]|mes|año|ieri|oggi|domani|settimana|scors[oa]|ontem|hoje|"
     r"(?:19|20)\d\d)\b|昨日|今日|明日|先週|来週|昨天|今天|明天|上周|下周|어제|오늘|내일",
 )
-_FIRST_PERSON = re.compile(
+_FIRST_PERSON = lazy_pattern(
     r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|myself|we|we're|we've|our|ours|us|ich|mein\w{0,2}|mir|"
     r"mich|wir|unser\w{0,2}|"
     r"je|j'ai|mon|ma|mes|nous|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?|io|mio|mia|miei|noi|nostr[oaie]|eu|meu|"
     r"minha|nós|nosso|nossa|ik|mijn|wij|ons|onze|я|мой|моя|мне|меня|мы|наш)\b|我|私|僕|俺|저는|나는|제가|내가",
 )
 # The plainest standing instructions; those in other words are left to the model.
-_INSTRUCTION = re.compile(
+_INSTRUCTION = lazy_pattern(
     r"^\W{0,3}(?:please |bitte |por favor,? |s'il (?:te|vous) plaît,? )?(?:always|never|from now on|going forward|"
     r"in (?:the )?future|whenever|every time|each time|make sure|remember (?:to|that)|do not|don't|"
     r"when(?:ever)? i ask|immer|niemals|nie|ab (?:jetzt|sofort)|von nun an|künftig|toujours|"
@@ -62,7 +62,7 @@ _INSTRUCTION = re.compile(
     r"|\b(?:from now on|going forward|de ahora en adelante|à partir de maintenant|ab jetzt|von nun an)\b"
     r"|^(?:总是|永远|从现在起|以后|いつも|必ず|今後|これから|항상|앞으로)",
 )
-_PREFERS = re.compile(
+_PREFERS = lazy_pattern(
     r"\b(?:prefer(?:s|red|ence|ences)?|favou?rites?|rather than|instead of|"
     r"i (?:really )?(?:like|love|enjoy|hate|dislike)|"
     r"i'm (?:not )?(?:a fan of|into|fond of)|i (?:can't|cannot) stand|allergic|i tend to|i usually|bevorzuge|lieber|"
@@ -70,8 +70,8 @@ _PREFERS = re.compile(
     r"me gusta|me encanta|odio|preferisco|preferit[oa]|mi piace|adoro|prefiro|gosto de|liever|ik hou van|wolę|lubię|"
     r"предпочитаю|люблю|ненавижу)\b|喜欢|最爱|好きな|が好き|좋아[하해했]",
 )
-_BARE_WORD = re.compile(r"[^\W_]+")
-_DIGIT = re.compile(r"\d")
+_BARE_WORD = lazy_pattern(r"[^\W_]+")
+_DIGIT = lazy_pattern(r"\d")
 _RULES = (
     (Trait.TELLS_TIME, _TIME),
     (Trait.FIRST_PERSON, _FIRST_PERSON),

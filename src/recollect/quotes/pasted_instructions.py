@@ -17,6 +17,7 @@ import numpy as np
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_ngrams, load_model, tokenize
 from recollect.text.instructions import MAX_CHARS, may_instruct
+from recollect.text.patterns import lazy_pattern
 
 BUCKETS = 1 << 13
 # The minimum probability of a pasted instruction; chosen by cross-validation.
@@ -25,24 +26,24 @@ THRESHOLD = 0.7
 MAX_INSTRUCTIONS = 24
 MODEL_FILE = "pasted_instructions.npz"
 
-_PIECE_END = re.compile(
+_PIECE_END = lazy_pattern(
     r"(?:(?<=[.!?])\s+|(?<=[。！？।])|(?<=:)\s+|(?<=：)|[\n\"“”„«»「」]|<!--|-->|<[^<>\n]{0,200}>)"
 )
-_LINE = re.compile(r"[^\n]+")
-_HEADER = re.compile(r"^\W{0,4}[^\W\d_][\w .-]{0,24}\s?[:：]\s*\S")
-_SPEAKER_OR_TIME = re.compile(r"^\W{0,3}(?:\d{1,4}[-:./,]\d\d|@\w|\w+ \d\d:\d\d)")
-_COMMENT = re.compile(r"^\s*(?:#|//|/\*|\*|--|<!--|>|\||\+|\$|@@|%)")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s")
-_MARKUP = re.compile(r"[<>{}|=;\\]|\]\(|&[lg]t;")
+_LINE = lazy_pattern(r"[^\n]+")
+_HEADER = lazy_pattern(r"^\W{0,4}[^\W\d_][\w .-]{0,24}\s?[:：]\s*\S")
+_SPEAKER_OR_TIME = lazy_pattern(r"^\W{0,3}(?:\d{1,4}[-:./,]\d\d|@\w|\w+ \d\d:\d\d)")
+_COMMENT = lazy_pattern(r"^\s*(?:#|//|/\*|\*|--|<!--|>|\||\+|\$|@@|%)")
+_ITEM = lazy_pattern(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s")
+_MARKUP = lazy_pattern(r"[<>{}|=;\\]|\]\(|&[lg]t;")
 _QUOTE_MARKS = '"“”„«»「」'
-_ASKS = re.compile(r"[?？؟]\s*$")
-_ADDRESS = re.compile(r"@\w|https?://|\w\.example|\w\.com\b")
-_FIRST_PERSON = re.compile(
+_ASKS = lazy_pattern(r"[?？؟]\s*$")
+_ADDRESS = lazy_pattern(r"@\w|https?://|\w\.example|\w\.com\b")
+_FIRST_PERSON = lazy_pattern(
     r"\b(?:i|i'm|i've|my|me|mine|we|our|us|ich|mein\w*|mir|mich|yo|mi|mis|je|j'ai|mon|ma|mes|moi|io|mio|mia|eu|meu|minha|ik"
     r"|mijn|mij|я|мне|меня|mnie|mi|bana|benim)\b|我|私|나|저|أجبني|मुझे",
     re.IGNORECASE,
 )
-_GREETING = re.compile(r"^\s*\w[\w .'’]{0,40}[,!，！]\s*$")
+_GREETING = lazy_pattern(r"^\s*\w[\w .'’]{0,40}[,!，！]\s*$")
 _MAX_SIGNATURE_WORDS = 3
 _AROUND = 12
 _MAX_LINES = 20

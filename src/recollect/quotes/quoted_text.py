@@ -20,24 +20,25 @@ from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
 from recollect.quotes.pasted_instructions import instruction_spans, pasted_spans
 from recollect.text.instructions import find_instruction
+from recollect.text.patterns import lazy_pattern
 
 # Replaces removed text within a line.
 ELIDED = "[…]"
 # A text without any of these has no quoted parts.
-_MAY_QUOTE = re.compile(r"[\n:<\"“„«]|'''|\b(?:in|im|en|dans) ", re.IGNORECASE)
+_MAY_QUOTE = lazy_pattern(r"[\n:<\"“„«]|'''|\b(?:in|im|en|dans) ", re.IGNORECASE)
 # Tags that only format text.
 _NOT_STYLE_TAG = r"(?!(?:b|i|u|s|em|strong|sub|sup|mark|small|span)\b)"
-_BLOCK_START = re.compile(
+_BLOCK_START = lazy_pattern(
     r"^[ \t]{0,3}(?P<fence>`{3,}|~{3,})|(?P<triple>\"\"\"|''')"
     rf"|<{_NOT_STYLE_TAG}(?P<tag>[A-Za-z][\w-]{{0,40}})(?:\s[^<>\n]{{0,200}})?>"
     r"|^[ \t]*(?P<rule>-{3,}|_{3,}|={3,}|\*{3,})[ \t]*$",
     re.MULTILINE,
 )
-_FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
-_CLOSING_TAG = re.compile(r"</([A-Za-z][\w-]{0,40})\s*>")
-_QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
-_QUOTE = re.compile(r"[\"“„«]([^\"”“„«»\n]*)[\"”“»]")
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
+_FENCE = lazy_pattern(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+_CLOSING_TAG = lazy_pattern(r"</([A-Za-z][\w-]{0,40})\s*>")
+_QUOTED_LINE = lazy_pattern(r"^[ \t]{0,3}>.*$", re.MULTILINE)
+_QUOTE = lazy_pattern(r"[\"“„«]([^\"”“„«»\n]*)[\"”“»]")
+_SENTENCE_END = lazy_pattern(r"[.!?](?=\s|$)")
 # Fewer quoted words are a title or a name.
 _MIN_QUOTE_WORDS = 3
 # The maximum length of a line that announces quoted text.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime
 from json.encoder import encode_basestring
@@ -11,6 +10,7 @@ from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category
 from recollect.model.messages import new_fence
 from recollect.read.sanitize import one_line, remove_invisible
+from recollect.text.patterns import lazy_pattern
 
 MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPISODE}
 
@@ -102,7 +102,7 @@ class BlockStyle:
     mark: Callable[[BlockItem, str], str] = mark_words
 
 
-_BRACKETED = re.compile(r"\[(?=/?[A-Z_]+\])")
+_BRACKETED = lazy_pattern(r"\[(?=/?[A-Z_]+\])")
 
 
 def fenced_style(now: datetime) -> BlockStyle:

@@ -6,7 +6,6 @@ the training messages do not have were derived from the embedding table when the
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -21,6 +20,7 @@ from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.models.linear_text import hash_words, tokenize
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
+from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import WORD, fold_text, head_and_tail, load_small_talk
 
 if TYPE_CHECKING:
@@ -138,14 +138,14 @@ _OWN = frozenset(
     "nostri nostre meu minha meus minhas nosso nossa mijn onze moj moja moje moim nasz nasza мои моя мое "
     "моего моеи моих наш наша наше benim bizim मेरा मेरी मेरे हमारा".split()
 )
-_OWN_PAST = re.compile(
+_OWN_PAST = lazy_pattern(
     r"\b(?:(?:did|have|had|was|were) (?:i|we)|(?:take|took) (?:me|us)"
     r"|(?:i|we) (?:was|had|said|told|asked|mentioned|prefer))\b"
 )
 _OWN_PARTS = ("我的", "我们的", "我家", "给我", "私の", "僕の", "俺の", "うちの", "내 ", "제 ", "나의", "우리 ")
 # A capitalised word after one of these is more often a place or a language than a person.
 _BEFORE_PLACES = frozenset("in near of into to from at".split())
-_CAPITALISED = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
+_CAPITALISED = lazy_pattern(r"[^\W\d_a-z][^\W\d_A-Z]+")
 
 
 class DecisionRule(StrEnum):

@@ -11,17 +11,18 @@ from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import STOP_WORDS
+from recollect.text.patterns import lazy_pattern
 
 # A word may hold signs between its letters ("payment-service", "node.js", "10:30") and begin as a price does.
 # Vowel signs and accents that stand alone are no letters to `\w`.
 _LETTER = r"[\w\u0300-\u036f\u0900-\u109f\u1780-\u17ff]"
-_WORD = re.compile(rf"[$€£¥₹]?{_LETTER}+(?:(?:[.'’@&+\-]|(?<=\d)[,:](?=\d)){_LETTER}+)*%?")
+_WORD = lazy_pattern(rf"[$€£¥₹]?{_LETTER}+(?:(?:[.'’@&+\-]|(?<=\d)[,:](?=\d)){_LETTER}+)*%?")
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _KANA = "\u3040-\u30ff"
-_SPACELESS = re.compile(f"([{_KANA}{_HAN}]+)")
-_HAS_KANA = re.compile(f"[{_KANA}]")
+_SPACELESS = lazy_pattern(f"([{_KANA}{_HAN}]+)")
+_HAS_KANA = lazy_pattern(f"[{_KANA}]")
 # "l'autre" and "d'Anna" are two words, "L'Oréal" is one.
-_ELISION = re.compile(
+_ELISION = lazy_pattern(
     r"([cdjlmnst]|qu|dell|all|nell|sull)['’](?=\w)|([CDJLMNST]|Qu|Dell|All|Nell|Sull)['’](?=[a-zà-ÿ])"
 )
 

@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.read.decide import decide
+from recollect.text.patterns import lazy_pattern
 
 # Only the beginning of a pasted text is analysed.
 _MAX_CHARS = 2_000
 
-_BARE_WORD = re.compile(r"[^\W_]+")
-_NAME = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n)[\s\"'“(]*")
+_BARE_WORD = lazy_pattern(r"[^\W_]+")
+_NAME = lazy_pattern(r"[^\W\d_a-z][^\W\d_A-Z]+")
+_SENTENCE_START = lazy_pattern(r"(?:^|[.!?:]\s+|\n)[\s\"'“(]*")
 # These match lower-case text: ignoring case in the expression takes five times as long.
-_WHEN = re.compile(
+_WHEN = lazy_pattern(
     r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long|"
     r"how many (?:days|weeks|months|years)|wann|seit wann|quand|cuándo|quando|wanneer|kiedy|"
     r"когда)\b|什么时候|いつ|언제",
 )
-_COUNT = re.compile(
+_COUNT = lazy_pattern(
     r"\b(?:how (?:many|much|old|far)|number of|price|cost|amount|wie ?viele?|combien|"
     r"cuánt[oa]s?|quant[oaie]s?|hoeveel|"
     r"ile|сколько)\b|多少|几个|いくつ|いくら|얼마|몇",
 )
-_TO_ASSISTANT = re.compile(
+_TO_ASSISTANT = lazy_pattern(
     r"\b(?:you|your|du|dir|ihr|tu|te|vous|usted|tú|lei|voi|você|jij|je|ты|вы)\b|你|您|あなた|당신"
 )
-_ADVICE = re.compile(
+_ADVICE = lazy_pattern(
     r"\b(?:suggest\w*|recommend\w*|advi[cs]e|ideas?|tips|should i|could i|can i|how (?:do|can|should|would) i|"
     r"can you|could you|would you|help me|what (?:would|should|can)|which|show me|explain|write|plan\w*|"
     r"soll(?:te)? ich|empfiehl\w*|vorschl\w*|wie kann ich|kannst du|devrais-je|recommand\w*|conseil\w*|peux-tu|"
     r"pouvez-vous|debería|recomiend\w*|suger\w*|puedes|consigli\w*|puoi|posso|recomend\w*|"
     r"pode)\b|推荐|建议|おすすめ|추천",
 )
-_PERSONAL = re.compile(
+_PERSONAL = lazy_pattern(
     r"\b(?:my|mine|our|ours|i|we|me|mein\w{0,2}|ich|wir|unser\w{0,2}|mon|ma|mes|je|nous|mi|mis|"
     r"yo|mio|mia|io|meu|minha|"
     r"eu|mijn|ik|мой|моя|я|мы)\b|我|私|나|저|내",
 )
-_BEFORE = re.compile(
+_BEFORE = lazy_pattern(
     r"\b(?:previous(?:ly)?|original(?:ly)?|initial(?:ly)?|before|used to|earlier|former(?:ly)?|began|at first|"
     r"früher|vorher|zuerst|ursprünglich|avant|d'abord|auparavant|antes|раньше|сначала)\b|以前|最初|예전",
 )
-_STATE = re.compile(
+_STATE = lazy_pattern(
     r"^\W*(?:(?:so|and|ok|hey|hi),? )?(?:how (?:many|much|long|often|old|far)|what(?:'s| is| are| time| day| date)|"
     r"when(?:'s| is| are| does| do)|where(?:'s| is| are| do| does)|who(?:'s| is| are)|which|"
     r"do i|am i|is my|is the|did i|"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recollect.ledger.tokenizer import terms_of
 from recollect.read.multilingual_stopwords import StopWords, is_spaceless, normalize_word, split_words, stop_words_for
+from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import load_small_talk
 
 MAX_TERMS = 8
@@ -35,7 +35,7 @@ _SHARED, _REPEATED, _MAX_REPEATS = 0.75, 0.25, 3
 # The talk moves on: what was said one message earlier counts a little less.
 _EARLIER = 0.9
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|[。！？\n]+")
+_SENTENCE_END = lazy_pattern(r"(?<=[.!?…:])\s+|[。！？\n]+")
 
 
 @dataclass(slots=True)

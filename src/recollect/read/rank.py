@@ -11,6 +11,7 @@ from datetime import datetime
 from recollect.errors import InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.memory import Category, MemoryRecord
+from recollect.text.patterns import lazy_pattern
 
 
 @dataclass(slots=True)
@@ -33,8 +34,8 @@ class SearchCandidate:
 
 
 # A short question; a longer one, or one with numbers, often tells something by the way.
-_ONLY_ASKS = re.compile(r"[^.!?？。！,;\d\n]{1,60}[?？]\s*")
-_ABOUT_QUESTIONS = re.compile(
+_ONLY_ASKS = lazy_pattern(r"[^.!?？。！,;\d\n]{1,60}[?？]\s*")
+_ABOUT_QUESTIONS = lazy_pattern(
     r"\b(?:ask(?:ed|ing)?|questions?|gefragt|fragte|fragen?|demandé|preguntas?|preguntado)\b", re.I
 )
 _QUESTION_SHARE = 0.3

@@ -16,6 +16,7 @@ from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
 from recollect.read.question_context import context_terms, needs_context, picks_earlier_item
 from recollect.read.strip_context import is_context, strip_context
+from recollect.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from recollect.read.llm_budget import MeteredChat
@@ -37,7 +38,7 @@ MAX_ANSWER_CHARS = 512
 MAX_ANSWER_TOKENS = 512
 _MAX_NOTE_CHARS = 200
 
-_LABEL = re.compile(
+_LABEL = lazy_pattern(
     r"(?:(?:rewritten|standalone|self-contained|search|stored|hypothetical) ){0,4}"
     r"(?:question|query|statement|sentence|answer|memory):\s+",
     re.IGNORECASE,
@@ -45,7 +46,7 @@ _LABEL = re.compile(
 _SURROUNDING_MARKS = " \t\"'“”„«»「」*`"
 _NO_SENTENCE = ("{", "[", "<")
 # "I cannot eat nuts" is a memory: only what a model says of its own duty is a refusal.
-_REFUSAL = re.compile(
+_REFUSAL = lazy_pattern(
     "(?:i'm|i am) (?:very )?sorry|sorry[, ]|i apologi[sz]e|as an ai|unfortunately, i"
     "|i (?:can't|cannot|can not|am unable to|am not able to|won't)"
     " (?:help|assist|provide|answer|do that|comply|rewrite|determine|fulfil|generate|create|write)"

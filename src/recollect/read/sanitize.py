@@ -8,25 +8,26 @@ from collections.abc import Callable
 from functools import cache
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.text.patterns import lazy_pattern
 
-_LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_END = lazy_pattern("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_LONE_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 # Controls, and what Unicode says may be left out when it cannot be shown: direction marks, zero widths, variation
 # selectors, tags, fillers. Text is hidden in them; the cost is that some emoji come apart.
-_INVISIBLE = re.compile(
+_INVISIBLE = lazy_pattern(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # What chat templates use to say who speaks, and any tag or comment: a model that reads such a mark in a memory would
 # leave the message, and a page that shows it would obey it.
-_MARK = re.compile(
+_MARK = lazy_pattern(
     r"<(?=[|｜<!?]|/?[a-z][^<>=]*+[>=])"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|IMG)\])",
     re.IGNORECASE,
 )
-_CODE_FENCE = re.compile("`{3,}|~{3,}")
-_BLOCK_START = re.compile(r"#{1,6}(?: |$)|>|[-+*](?: |$)|(?:-{3,}|={3,}|\*{3,}|_{3,})$")
+_CODE_FENCE = lazy_pattern("`{3,}|~{3,}")
+_BLOCK_START = lazy_pattern(r"#{1,6}(?: |$)|>|[-+*](?: |$)|(?:-{3,}|={3,}|\*{3,}|_{3,})$")
 
 
 def remove_invisible(text: str) -> str:
@@ -51,44 +52,44 @@ def one_line(text: str) -> str:
 
 
 # Nothing below can match a text without one of these.
-_SUSPECT = re.compile(r"[<\[:/\\&]|www\.", re.IGNORECASE)
+_SUSPECT = lazy_pattern(r"[<\[:/\\&]|www\.", re.IGNORECASE)
 _LOADING_TAGS = (
     "applet|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|math|meta|object"
     "|picture|script|source|style|svg|track|use|video"
 )
-_TAG = re.compile(rf"</?(?:a|{_LOADING_TAGS})(?=[\s/>])[^<>]*+>", re.IGNORECASE)
+_TAG = lazy_pattern(rf"</?(?:a|{_LOADING_TAGS})(?=[\s/>])[^<>]*+>", re.IGNORECASE)
 # A tag that nothing here ends: whatever follows in the prompt could. "<a" alone is a comparison more often.
-_OPEN_TAG = re.compile(rf"<(?=/?(?:{_LOADING_TAGS})(?:[\s/]|$)|/?a[\s/][^<>=]*+=)", re.IGNORECASE)
-_ALT = re.compile(r"""\balt\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
+_OPEN_TAG = lazy_pattern(rf"<(?=/?(?:{_LOADING_TAGS})(?:[\s/]|$)|/?a[\s/][^<>=]*+=)", re.IGNORECASE)
+_ALT = lazy_pattern(r"""\balt\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
 _TARGET = r"\((?:[^()]|\([^()]*+\))*+\)"
-_IMAGE = re.compile(rf"!\[([^\[\]]*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
-_LINK = re.compile(rf"\[([^\[\]]*+)\]({_TARGET})")
-_EXTERNAL = re.compile(r"[:&\\]|//|www\.", re.IGNORECASE)
-_DEFINITION = re.compile(r"^( {0,3})\[([^\[\]\n]{1,200})\]:(?=[ \t]*\S)", re.MULTILINE)
+_IMAGE = lazy_pattern(rf"!\[([^\[\]]*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
+_LINK = lazy_pattern(rf"\[([^\[\]]*+)\]({_TARGET})")
+_EXTERNAL = lazy_pattern(r"[:&\\]|//|www\.", re.IGNORECASE)
+_DEFINITION = lazy_pattern(r"^( {0,3})\[([^\[\]\n]{1,200})\]:(?=[ \t]*\S)", re.MULTILINE)
 
 # What a renderer reads as the character itself: where an address could be made of it, it must not stay hidden.
-_ENTITY = re.compile(
+_ENTITY = lazy_pattern(
     r"&(?:#0*+([0-9]{1,3})(?![0-9]);?|#x0*+([0-9a-f]{1,2})(?![0-9a-f]);?|(colon|sol|bsol|period|tab|newline);)",
     re.IGNORECASE,
 )
 _NAMED = {"colon": ":", "sol": "/", "bsol": "\\", "period": ".", "tab": " ", "newline": " "}
-_IN_ADDRESSES = re.compile(r"[a-z0-9:/\\. ]", re.IGNORECASE)
+_IN_ADDRESSES = lazy_pattern(r"[a-z0-9:/\\. ]", re.IGNORECASE)
 
-_HTTP = re.compile(r"http(?=s?:[^\s:])", re.IGNORECASE)
-_OTHER_SCHEME = re.compile(r"(?<!hxxp)(?<!hxxps):(?=[\\/]{2})", re.IGNORECASE)
-_SCRIPT = re.compile(
+_HTTP = lazy_pattern(r"http(?=s?:[^\s:])", re.IGNORECASE)
+_OTHER_SCHEME = lazy_pattern(r"(?<!hxxp)(?<!hxxps):(?=[\\/]{2})", re.IGNORECASE)
+_SCRIPT = lazy_pattern(
     r"(?<=\bjavascript):(?=\S)|(?<=\bvbscript):(?=\S)"
     r"|(?<=\bdata):(?=(?:[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60})?(?:;[a-z0-9=.+-]{1,60}){0,4},)",
     re.IGNORECASE,
 )
 # The host of an address: after a scheme, or after // where markup would take it for one.
-_HOST = re.compile(r"""(?<=[:\]("'=<])([\\/]{2,})([^\s\\/?#"'<>()\[\]]{1,255})""")
+_HOST = lazy_pattern(r"""(?<=[:\]("'=<])([\\/]{2,})([^\s\\/?#"'<>()\[\]]{1,255})""")
 # Alone, // starts an address too when more than a host follows.
-_SLASHES = re.compile(r"""(?<![\w:/\\])([\\/]{2,8}+)([^\s\\/?#"'<>()\[\]]{1,255}+)(?=[/?]\S)""")
-_MAIL = re.compile(r"(?<=\bmailto):(?=\S)", re.IGNORECASE)
-_WWW = re.compile(r"\bwww\.(?=\w)", re.IGNORECASE)
+_SLASHES = lazy_pattern(r"""(?<![\w:/\\])([\\/]{2,8}+)([^\s\\/?#"'<>()\[\]]{1,255}+)(?=[/?]\S)""")
+_MAIL = lazy_pattern(r"(?<=\bmailto):(?=\S)", re.IGNORECASE)
+_WWW = lazy_pattern(r"\bwww\.(?=\w)", re.IGNORECASE)
 # An address without a scheme counts as one when it carries a query: that is how data leaves.
-_BARE = re.compile(r"(?<![\w@/.\\-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?=/[^\s?]{0,512}\?\S)", re.IGNORECASE)
+_BARE = lazy_pattern(r"(?<![\w@/.\\-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?=/[^\s?]{0,512}\?\S)", re.IGNORECASE)
 
 
 @frozen_dataclass

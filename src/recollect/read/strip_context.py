@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 
 from recollect.model.messages import QUESTION_MARK, message_text, strip_injected
 from recollect.read.block_styles import MARKDOWN_PROXY, REACT_MEM, SEMANTIC_ROUTER, SESSION_SERVICE, THREE_TIER
+from recollect.text.patterns import lazy_pattern
 
 _UNFENCED_STYLES = (SEMANTIC_ROUTER, REACT_MEM, SESSION_SERVICE, MARKDOWN_PROXY, THREE_TIER)
 # How the lines of these styles begin: a dash, a role in brackets, or who speaks.
-_ITEM = re.compile(r"- |\[[^\]\n]{1,80}\] |[^\s:][^:\n]{0,80}: ")
+_ITEM = lazy_pattern(r"- |\[[^\]\n]{1,80}\] |[^\s:][^:\n]{0,80}: ")
 _SUMMARY = "Conversation summary: "
 
 

@@ -21,13 +21,14 @@ from recollect.model.text import repair_text, validate_id
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.sessions.step_output import step_position
+from recollect.text.patterns import lazy_pattern
 
 # With fewer actions a run is an answer, not a task.
 MIN_ACTIONS = 2
 MIN_TURNS = 4
 # An item of a list, a shell prompt or a code fence.
-_STEPS = re.compile(r"^[ \t]{0,8}(?:\d{1,2}[.)]|[-*•]|\$|>|```)[ \t]?\S?", re.MULTILINE)
-_WORD = re.compile(r"[^\W_]+")
+_STEPS = lazy_pattern(r"^[ \t]{0,8}(?:\d{1,2}[.)]|[-*•]|\$|>|```)[ \t]?\S?", re.MULTILINE)
+_WORD = lazy_pattern(r"[^\W_]+")
 _MAX_CHARS = 4_000
 
 

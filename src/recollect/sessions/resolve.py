@@ -6,7 +6,6 @@ learned from; a new message always is, whatever was forgotten.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from recollect.model.scope import Scope
 from recollect.model.text import MAX_TEXT_BYTES, head_and_tail, normalise_invisible, repair_text
 from recollect.model.turn import Role, Turn
 from recollect.read.strip_context import strip_context
+from recollect.text.patterns import lazy_pattern
 from recollect.write.redact import redact, redact_in_slices
 
 
@@ -82,7 +82,7 @@ _MAX_NEW_MESSAGES = 200
 # How much is read of a long message to recognise it.
 _MAX_DIGEST_CHARS = 1 << 15
 _MAX_COMPARED_CHARS = 1 << 14
-_NOT_WORDS = re.compile(r"[\W_]+")
+_NOT_WORDS = lazy_pattern(r"[\W_]+")
 _REDACTED = "[redacted"
 _SPEAKERS = frozenset(map(str, Role))
 # How many positions to read for the last turns of a session, some of which may be forgotten.

@@ -30,6 +30,7 @@ from recollect.text.numbers import (
     number_values,
     without_dates,
 )
+from recollect.text.patterns import lazy_pattern
 from recollect.write.ask_llm import NO_COST, LlmCost, ask_for_text
 from recollect.write.operations import turn_row
 from recollect.write.redact import redact
@@ -217,7 +218,7 @@ _BONUS = {
     Trait.TELLS_TIME: 1.0,
     Trait.ASKS: -2.0,
 }
-_QUOTED = re.compile("“([^“”]*)”")
+_QUOTED = lazy_pattern("“([^“”]*)”")
 _MARKS = str.maketrans({"“": "'", "”": "'", "\n": " "})
 
 

@@ -12,17 +12,18 @@ from typing import Any
 import yaml
 
 from recollect.errors import InvalidInput
+from recollect.text.patterns import lazy_pattern
 
 _FENCE = "---"
-_FENCE_LINE = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_FENCE_LINE = lazy_pattern(r"^---[ \t]*$", re.MULTILINE)
 _MAX_CHARS = 1 << 19
 _MAX_DEPTH = 16
 _MAX_NODES = 20_000
 _HEX = "[0-9a-f]"
-_PLAIN = re.compile(
+_PLAIN = lazy_pattern(
     f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}|default|global|memory|user|assistant"
 )
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00")
+_TIME = lazy_pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00")
 # The same in C, where it was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

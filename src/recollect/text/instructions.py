@@ -10,13 +10,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-_ACCENTS = re.compile("[\u0300-\u036f\u064b-\u065f]+")
-_CLAUSE_END = re.compile(
+from recollect.text.patterns import lazy_pattern
+
+_ACCENTS = lazy_pattern("[\u0300-\u036f\u064b-\u065f]+")
+_CLAUSE_END = lazy_pattern(
     '[.!?;:,\n\u2026\u3002\uff01\uff1f\uff1b\uff1a\uff0c\u3001\u061f\u060c\u0964()\\[\\]{}"\u201c\u201d\u201e«»「」『』\u2013\u2014|*#>]+'
 )
-_WORD = re.compile("[^\\W_\u0900-\u097f]+(?:['\u2019-][^\\W_]+)*|[\u0900-\u0963\u0966-\u097f]+")
-_SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-_TOKEN = re.compile(r"[^\W_]+")
+_WORD = lazy_pattern("[^\\W_\u0900-\u097f]+(?:['\u2019-][^\\W_]+)*|[\u0900-\u0963\u0966-\u097f]+")
+_SPACELESS = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_TOKEN = lazy_pattern(r"[^\W_]+")
 # Words before a command that are no part of it.
 _LEADING_WORDS = frozenset(
     "please and also so then but ok okay just kindly remember note important bitte und por favor s'il vous te plait"

@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import fold_text
 from recollect.text.time_words import MONTHS, WEEKDAYS
 
 # Raise it when the mentions of a text change: a ledger filled with another version is filled anew when opened.
 NAMES_VERSION = 1
 _DATES = frozenset((*MONTHS, *WEEKDAYS))
-_WORD = re.compile(r"[^\W\d_]\w+")
-_SENTENCE_END = re.compile(r"(?:^|[.!?…:;\n])\W*$")
+_WORD = lazy_pattern(r"[^\W\d_]\w+")
+_SENTENCE_END = lazy_pattern(r"(?:^|[.!?…:;\n])\W*$")
 # Between two words of one name: "New York", "Jean-Luc".
 _JOINTS = (" ", "-")
 _MAX_WORDS = 4

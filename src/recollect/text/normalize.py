@@ -7,6 +7,7 @@ import unicodedata
 from decimal import Decimal
 
 from recollect.text.numbers import find_numbers
+from recollect.text.patterns import lazy_pattern
 
 _UNITS = {
     spelling: unit
@@ -30,7 +31,7 @@ _UNITS = {
 }
 _SIGNS = frozenset("%+$€£¥")
 # A sign that belongs to its word stays ("C++", "A-", "-18", "5%"); what only ends or parts phrases goes.
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"[+\-−]?[$€£¥]?\d[\d.,:/'-]*\d|[+\-−]?[$€£¥]?\d|[a-z]\.[a-z]\.|[\w$€£¥#@&]+(?:['’./:_-][\w#]+)*[+#%]*(?:-(?=\s|$))?|[%+$€£¥]"
 )
 

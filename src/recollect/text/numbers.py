@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from decimal import Decimal, InvalidOperation
 
 from recollect.text.names import capitalised_words
+from recollect.text.patterns import lazy_pattern
 
 _WORDS = {
     word: value
@@ -59,9 +60,9 @@ _SCALES = {
 }
 _HAN = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _HAN_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "亿": 100_000_000}
-_TOKEN = re.compile(r"\d+(?:[.,:'\u00a0\u202f ]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|[^\W\d_]+")
-_GERMAN = re.compile(r"(\w+)und(\w+zig|\w+ßig)")
-_ISO_DATE = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_TOKEN = lazy_pattern(r"\d+(?:[.,:'\u00a0\u202f ]\d{3}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|[^\W\d_]+")
+_GERMAN = lazy_pattern(r"(\w+)und(\w+zig|\w+ßig)")
+_ISO_DATE = lazy_pattern(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 
 
 def number_values(text: str) -> set[Decimal]:
@@ -148,11 +149,11 @@ def _han_value(run: str) -> int:
     return total + section + digit
 
 
-_DATE_PARTS = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
-_GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
+_DATE_PARTS = lazy_pattern(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
+_GROUPED = lazy_pattern(r"\d{1,3}(?:[.,]\d{3})+")
 _MAX_COUNT_WORD = 12
 _FRACTIONS = ("half", "quarter")
-_WORD = re.compile(r"[^\W\d_]\w+")
+_WORD = lazy_pattern(r"[^\W\d_]\w+")
 _MAX_ENDING = 2
 _MIN_STEM = 3
 

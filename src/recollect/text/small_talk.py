@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,20 +10,21 @@ from importlib.resources import files
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.text.patterns import lazy_pattern
 
 # Only the beginning and the end of a long message are read: people say there what they want.
 HEAD_CHARS = TAIL_CHARS = 2000
 
 # Soft hyphen, joiners, marks of direction, variation selectors, tags: they can hide inside a word.
-INVISIBLE = re.compile(
+INVISIBLE = lazy_pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\U000e0000-\U000e0fff]+"
 )
 # Accents of Latin, Greek and Cyrillic, points of Hebrew and Arabic: written or not, the word is the same.
-ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u0640\u064b-\u065f\u0670]+")
+ACCENTS = lazy_pattern("[\u0300-\u036f\u0591-\u05c7\u0640\u064b-\u065f\u0670]+")
 # Letters and digits; Indic and South-East Asian vowel signs are marks, yet part of the word.
-WORD = re.compile("[^\\W_\u0900-\u109f\u1780-\u17ff]+|[\u0900-\u0963\u0966-\u109f\u1780-\u17d3]+")
-SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+WORD = lazy_pattern("[^\\W_\u0900-\u109f\u1780-\u17ff]+|[\u0900-\u0963\u0966-\u109f\u1780-\u17d3]+")
+SPACELESS = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 
 # By first word: the words that may follow it, the longest sequence first.
 Phrases = Mapping[str, Sequence[tuple[str, ...]]]

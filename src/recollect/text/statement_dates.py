@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.text.patterns import lazy_pattern
 from recollect.text.time_spans import TokenizedText, add_units, day_span, unit_span
 from recollect.text.time_words import COUNTS, LAST, MONTHS, NEXT, UNITS, WEEKDAYS
 
@@ -23,11 +24,11 @@ _UPCOMING = frozenset("coming upcoming kommende kommenden kommender".split())
 _IN = frozenset("in within dans en dentro".split())
 # Black Friday is not the last Friday there was.
 _NAMED_DAYS = frozenset("black cyber good easter giving super fat ash palm".split())
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_DIGIT = re.compile(r"\d")
-_DAY_OF_MONTH = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?")
+_YEAR = lazy_pattern(r"\b(?:19|20)\d\d\b")
+_DIGIT = lazy_pattern(r"\d")
+_DAY_OF_MONTH = lazy_pattern(r"([0-9]{1,2})(?:st|nd|rd|th)?")
 # A date without a year is in the future, unless the sentence is in the past tense.
-PAST_TENSE = re.compile(
+PAST_TENSE = lazy_pattern(
     r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
     r"|estuve|pasad[oa]|hier|était|dernier|dernière)\b|昨|上[周个]|了",
     re.IGNORECASE,

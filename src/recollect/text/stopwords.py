@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from recollect.text.patterns import lazy_pattern
 
 _CONVERSATION_WORDS = frozenset(
     """mention mentions mentioned mentioning discuss discussed discussing discussion discussions talk talked talking
@@ -14,7 +14,7 @@ _CONVERSATION_WORDS = frozenset(
     zusammenfassung mentionné discuté conversation discussion dit raconté rappelle souviens résumé
     mencioné mencionado hablamos conversación charla dije dijiste recuerda recuerdas resumen favor""".split()
 )
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_WORD = lazy_pattern(r"[^\W_]+(?:['’][^\W_]+)*")
 # Fewer words than this are no longer a question of their own.
 _MIN_WORDS = 2
 _MAX_CHARS = 2_000

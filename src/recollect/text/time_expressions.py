@@ -26,6 +26,7 @@ from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 from recollect.model.text import head_and_tail
 from recollect.text import time_parsers
 from recollect.text import time_words as say
+from recollect.text.patterns import lazy_pattern
 from recollect.text.statement_dates import PAST_TENSE, coming_period
 from recollect.text.time_spans import TimeMatch, TokenizedText, add_units, latest_date, span_ago
 
@@ -250,7 +251,7 @@ class TimeFilter:
 
 
 # Questions about plans that look like the past tense: "what is planned", and German "was".
-_AHEAD = re.compile(
+_AHEAD = lazy_pattern(
     r"\b(?:planned|scheduled|booked|supposed|expected|geplant|gebucht)\b"
     r"|^\W*was\s+(?:ist|sind|mach\w*|steht|gibt|passiert|läuft|kommt)\b",
     re.IGNORECASE,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from recollect.text import time_words as say
+from recollect.text.patterns import lazy_pattern
 from recollect.text.time_spans import (
     DAY,
     TimeMatch,
@@ -25,7 +26,7 @@ from recollect.text.time_spans import (
 _NEVER_WHOLE = ("minute", "hour", "day", "decade")
 _LATELY_DAYS = 30
 _OTHER_DAY_DAYS = 14
-_ORDINAL_DAY = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)")
+_ORDINAL_DAY = lazy_pattern(r"([0-9]{1,2})(?:st|nd|rd|th)")
 # A day of the month falls on each weekday within a year.
 _MAX_NUMBERED_DAYS = 366
 
@@ -226,8 +227,8 @@ def parse_lately(text: TokenizedText, place: int) -> TimeMatch | None:
     return TimeMatch(place, place + 1, rolling_span(text.at, "day", _LATELY_DAYS))
 
 
-_DAY_NUMBER = re.compile(r"([0-9]{1,2})(st|nd|rd|th|er|º)?")
-_DECADE = re.compile(r"(19|20)?([0-9]0)s")
+_DAY_NUMBER = lazy_pattern(r"([0-9]{1,2})(st|nd|rd|th|er|º)?")
+_DECADE = lazy_pattern(r"(19|20)?([0-9]0)s")
 _YEARS = range(1900, 2101)
 
 

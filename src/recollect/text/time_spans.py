@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
+
+from recollect.text.patterns import lazy_pattern
 
 TimeSpan: TypeAlias = tuple[datetime, datetime]
 
@@ -112,7 +113,7 @@ def third_of_span(stretch: TimeSpan, which: int) -> TimeSpan:
 
 
 # Words with their digits and accents, single signs, and an ISO date as one word.
-_TOKEN = re.compile(r"(?<![-/.])\d{4}-\d\d-\d\d(?!\d)|[\w\u0300-\u036f]+|[^\w\s]")
+_TOKEN = lazy_pattern(r"(?<![-/.])\d{4}-\d\d-\d\d(?!\d)|[\w\u0300-\u036f]+|[^\w\s]")
 
 
 @dataclass(slots=True)

@@ -10,22 +10,22 @@ emoji and 20 scripts, never below it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from recollect.model.text import split_long_text
+from recollect.text.patterns import lazy_pattern
 
 # No token stands for more characters than this: a capital, six letters, and the space before them.
 MAX_CHARS_PER_TOKEN = 8
 TRUNCATION_MARK = "… [cut]"
 
-_PIECE = re.compile(r"[A-Z]?[a-z]{1,6}|[A-Z]{1,3}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n|[^\S\n]{2,8}|[^\S\n](?=[0-9])")
-_RUN = re.compile(r"[A-Za-z0-9+/=_-]{17,}")
+_PIECE = lazy_pattern(r"[A-Z]?[a-z]{1,6}|[A-Z]{1,3}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n|[^\S\n]{2,8}|[^\S\n](?=[0-9])")
+_RUN = lazy_pattern(r"[A-Za-z0-9+/=_-]{17,}")
 # Scripts with few tokens of their own, emoji, private use; and what hardly any vocabulary has ever seen.
-_SPELLED = re.compile(
+_SPELLED = lazy_pattern(
     "[\u0530-\u058f\u0700-\u08ff\u1000-\u10ff\u1200-\u1fff\ua000-\uabff\ue000-\uf8ff\U0001f000-\U0001faff]"
 )
-_RARE = re.compile("[\U00010000-\U0001efff\U0001fb00-\U0010ffff]")
+_RARE = lazy_pattern("[\U00010000-\U0001efff\U0001fb00-\U0010ffff]")
 # How far back a cut may go to find the end of a word.
 _MAX_WORD_CHARS = 40
 _MAX_GUESSES = 12

@@ -10,42 +10,44 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from recollect.text.patterns import lazy_pattern
+
 _SEPARATOR = "[ \u00a0\u2009\u202f\u2010-\u2015\u00b7\u2022._/-]"
 # In one piece, or in groups as they are printed: 4-4-4-4, 4-4-4-4-3, 4-6-5, 4-6-4.
-_CARD = re.compile(
+_CARD = lazy_pattern(
     rf"(?<![\w+.,/-])(?:\d{{12,19}}+|\d{{4}}{_SEPARATOR}{{1,2}}"
     rf"(?:\d{{4}}{_SEPARATOR}{{1,2}}\d{{4}}{_SEPARATOR}{{1,2}}\d{{4}}(?:{_SEPARATOR}\d{{3}})?|\d{{6}}{_SEPARATOR}\d{{4,5}}))"
     r"(?![\w/]|[.,-]\d)"
 )
 # In any groups, if words about a card are before it.
-_GROUPED_CARD = re.compile(rf"(?<![\w+])\d(?:(?:,|{_SEPARATOR}{{0,2}})\d){{11,18}}+(?![\w])")
-_CARD_WORDS = re.compile(
+_GROUPED_CARD = lazy_pattern(rf"(?<![\w+])\d(?:(?:,|{_SEPARATOR}{{0,2}})\d){{11,18}}+(?![\w])")
+_CARD_WORDS = lazy_pattern(
     r"card|\bcc\b|visa|amex|mastercard|maestro|karte|tarjeta|carte|carta|cartão|cartao|kaart|karta|карт|卡|カード|카드",
     re.IGNORECASE,
 )
-_OTHER_NUMBER_WORDS = re.compile(
+_OTHER_NUMBER_WORDS = lazy_pattern(
     r"order|track|invoice|parcel|shipment|ticket|\bref|isbn|imei|serial|\bupc|\bean\b|\bid\b|bestell|rechnung|sendung",
     re.IGNORECASE,
 )
 # Prefixes and lengths of the big issuers.
-_ISSUER = re.compile(
+_ISSUER = lazy_pattern(
     r"4\d{15}(?:\d{3})?|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}"
 )
-_IBAN = re.compile(
+_IBAN = lazy_pattern(
     rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}{_SEPARATOR}?(?:[A-Za-z0-9]{{4}}{_SEPARATOR}?){{2,7}}+[A-Za-z0-9]{{0,4}}+"
 )
-_SSN = re.compile(r"(?<![\w.-])(\d{3})([ -]?)(\d{2})\2(\d{4})(?![\w-]|\.\d)")
-_SSN_WORDS = re.compile(
+_SSN = lazy_pattern(r"(?<![\w.-])(\d{3})([ -]?)(\d{2})\2(\d{4})(?![\w-]|\.\d)")
+_SSN_WORDS = lazy_pattern(
     r"\bssn\b|\bitin\b|\bsocial(?:[ -](?:security|insurance|number)|['’]?s?(?= is\b| ?[:=#,.;!?]| ?$))|\bss ?#",
     re.IGNORECASE,
 )
 # Full-width forms of ASCII characters, and the wide space.
 _WIDE = {0xFF01 + at: 0x21 + at for at in range(94)} | {0x3000: 0x20}
-_DIGITS = re.compile(r"\d(?:[^\n\d]{0,2}\d){8}")
+_DIGITS = lazy_pattern(r"\d(?:[^\n\d]{0,2}\d){8}")
 # How far before a number the words about it may be.
 _CONTEXT_CHARS = 60
-_CLAUSE_AFTER = re.compile(r"[^\n.!?\d]{0,40}+[.!?]?")
+_CLAUSE_AFTER = lazy_pattern(r"[^\n.!?\d]{0,40}+[.!?]?")
 
 
 def may_contain_account_numbers(text: str) -> bool:

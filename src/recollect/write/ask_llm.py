@@ -18,6 +18,7 @@ from recollect.model.text import normalise_invisible
 from recollect.model.times import now
 from recollect.models.chat import AnsweringChat, Chat, ChatMessage, ModelAnswer
 from recollect.models.structured import Partial, Structured, ask_json
+from recollect.text.patterns import lazy_pattern
 from recollect.write.redact import redact
 
 T = TypeVar("T")
@@ -27,8 +28,8 @@ MAX_TEXT_TOKENS = 1_024
 RETRY_TOKENS_FACTOR = 4
 _MAX_REPEATED_CHARS = 2_000
 _RETRY_PROMPT = "That cannot be used: {why}. Write it once more, and nothing else."
-_LABEL = re.compile(r"\A[#*_ ]{0,6}(?:updated |new )?summary(?:[*_ ]{0,4}:[*_ ]{0,4}|[*_ ]{0,4}\n)", re.IGNORECASE)
-_FENCE = re.compile(r"\A```[a-z]{0,20}\n|\n```\Z")
+_LABEL = lazy_pattern(r"\A[#*_ ]{0,6}(?:updated |new )?summary(?:[*_ ]{0,4}:[*_ ]{0,4}|[*_ ]{0,4}\n)", re.IGNORECASE)
+_FENCE = lazy_pattern(r"\A```[a-z]{0,20}\n|\n```\Z")
 
 
 @frozen_dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -13,11 +12,12 @@ from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.text import head_and_tail
 from recollect.model.turn import Conversation, Turn
+from recollect.text.patterns import lazy_pattern
 
 MAX_TURN_CHARS = 1 << 15
 # The range of turns in the batch id of history; entries of earlier versions have it in the reason instead.
-_BATCH_RANGE = re.compile(r"-turns-(\d+)-(\d+)$")
-_REASON_RANGE = re.compile(r"^turns (\d+) to (\d+)$")
+_BATCH_RANGE = lazy_pattern(r"-turns-(\d+)-(\d+)$")
+_REASON_RANGE = lazy_pattern(r"^turns (\d+) to (\d+)$")
 
 
 @frozen_dataclass

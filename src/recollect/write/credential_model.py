@@ -24,6 +24,7 @@ from zlib import crc32
 
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.models.linear_text import load_model
+from recollect.text.patterns import lazy_pattern
 from recollect.write.secret_rules import is_program_text
 
 MODEL_FILE = Path(__file__).parent / "credentials.npz"
@@ -34,13 +35,13 @@ MIN_PROBABILITY = 0.5
 _MIN_LOGIT = math.log(MIN_PROBABILITY / (1 - MIN_PROBABILITY))
 
 _SPACELESS = "\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7af\uff1a\uff0c"
-_CHUNK = re.compile(rf"[{_SPACELESS}]+|[^\s{_SPACELESS}]+")
+_CHUNK = lazy_pattern(rf"[{_SPACELESS}]+|[^\s{_SPACELESS}]+")
 _OPENING = "\"'“„«`(<[{「『*"
 _CLOSING = ".,;:?)]}>\"'”“’»`*…」"
-_SPLIT = re.compile("[=:/|]")
+_SPLIT = lazy_pattern("[=:/|]")
 # A secret that was redacted is no cue, and the cue before it is spent.
 _COVER, _REDACTED = "█", "redacted"
-_MARK = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
+_MARK = lazy_pattern(r"\[redacted: [^\]\n]{1,40}\]")
 _CURRENCIES = "$€£¥"
 _CLAUSE_END = frozenset(".,;!?\n)")
 # The words on each side of a cue that may be a credential, and those that may tell whether one is.
@@ -56,8 +57,8 @@ _FORMS = {
     code: "0" if chr(code).isdigit() else "a" if chr(code).islower() else "A" if chr(code).isupper() else "#"
     for code in range(33, 127)
 }
-_REPEATED = re.compile(r"(.)\1+")
-_PIN = re.compile(r"(?:^|[_-])(?:pin|puk|cvv2?|cvc2?)(?:$|[-_'’]|code|number|nummer|s$)|пин|暗証")
+_REPEATED = lazy_pattern(r"(.)\1+")
+_PIN = lazy_pattern(r"(?:^|[_-])(?:pin|puk|cvv2?|cvc2?)(?:$|[-_'’]|code|number|nummer|s$)|пин|暗証")
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat, ChatMessage
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
+from recollect.text.patterns import lazy_pattern
 from recollect.write.ask_llm import NO_COST, LlmAnswer, LlmCost, ask_for_json
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
@@ -191,7 +192,7 @@ SMALL_SCHEMA: Mapping[str, Any] = {
 }
 
 _log = logging.getLogger("recollect")
-_ROLE = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
+_ROLE = lazy_pattern(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
 _COMMON = frozenset(terms_of("user name is has likes wants"))
 
 

@@ -5,7 +5,6 @@ The parser also accepts a bare list of facts, ADD/UPDATE/DELETE/NONE events, and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -18,6 +17,7 @@ from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.turn import Turn
 from recollect.models.structured import InvalidAnswer, Partial
 from recollect.prompts.rendering import json_line, shorten
+from recollect.text.patterns import lazy_pattern
 
 
 class FactOp(StrEnum):
@@ -115,8 +115,8 @@ _OPS = {
     "end": FactOp.END, "ended": FactOp.END, "delete": FactOp.END, "remove": FactOp.END, "retract": FactOp.END,
 }  # fmt: skip
 _LEVELS = {"trivial": 0.1, "low": 0.3, "medium": 0.5, "moderate": 0.5, "high": 0.8, "critical": 1.0, "vital": 1.0}
-_NON_WORD = re.compile(r"[\W_]+")
-_INTEGER = re.compile(r"\d{1,9}")
+_NON_WORD = lazy_pattern(r"[\W_]+")
+_INTEGER = lazy_pattern(r"\d{1,9}")
 _EMPTY_WORDS = ("null", "none", "n/a", "unknown")
 
 

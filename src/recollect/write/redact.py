@@ -20,6 +20,7 @@ from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.turn import Turn
+from recollect.text.patterns import lazy_pattern
 from recollect.write.account_numbers import find_account_numbers, may_contain_account_numbers
 from recollect.write.credential_model import find_credentials, has_cue
 from recollect.write.operations import ExtractedFact
@@ -27,12 +28,12 @@ from recollect.write.secret_rules import secret_rules
 
 T = TypeVar("T")
 _Steps: TypeAlias = Generator[None, None, T]
-_WHITESPACE = re.compile(r"\s")
+_WHITESPACE = lazy_pattern(r"\s")
 _MARK_START = "[redacted: "
 # A text is redacted several times on its way into the ledger. Only hashes are kept, no text.
 _CLEAN_HASHES: set[int] = set()
 _MAX_CLEAN_HASHES = 4096
-_MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
+_MARK_PATTERN = lazy_pattern(r"\[redacted: [^\]\n]{1,40}\]")
 
 
 @frozen_dataclass
@@ -146,15 +147,15 @@ def _replace_secrets(text: str, secrets: Iterable[tuple[int, int, str]]) -> str:
 # The fields of a memory that may contain secrets.
 _REDACTED_FIELDS = ("content", "key", "value", "source", "tags", "metadata", "detail")
 # Too short for a secret that is recognised by its form.
-_PLAIN_WORD = re.compile("(?!cv)[a-z0-9_-]{0,8}|[a-z_-]{0,15}", re.IGNORECASE)
+_PLAIN_WORD = lazy_pattern("(?!cv)[a-z0-9_-]{0,8}|[a-z_-]{0,15}", re.IGNORECASE)
 # The key of a cache or a map is no secret; an access key is.
-_ACCESS_KEY_NAME = re.compile("api|access|secret|private|auth|sign|encrypt|licen[cs]e", re.IGNORECASE)
+_ACCESS_KEY_NAME = lazy_pattern("api|access|secret|private|auth|sign|encrypt|licen[cs]e", re.IGNORECASE)
 # Samples of secrets that are recognised only by their name: password, PIN, social security and card number.
 _SAMPLE_SECRETS = ("x7Kq2pL9vW3nR8tZ", "4821", "457555462", "630427373398")
 _MIN_NUMBER = 10**8
 # Binary data in base64.
 _MIN_BLOB_CHARS = 1024
-_BLOB = re.compile(r"(?:data:[\w.+/;=-]{1,100};base64,)?[A-Za-z0-9+/_=-]++")
+_BLOB = lazy_pattern(r"(?:data:[\w.+/;=-]{1,100};base64,)?[A-Za-z0-9+/_=-]++")
 
 
 @frozen_dataclass
@@ -282,7 +283,7 @@ def _is_secret_name(name: str) -> bool:
     return not is_any_key and any(redact(f"{name}: {each}").kinds for each in _SAMPLE_SECRETS)
 
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_WORD = lazy_pattern(r"[^\W_]+(?:['’-][^\W_]+)*")
 # The minimum words of a clause that states more than a secret: without a secret in it, and with one.
 _MIN_WORDS = 3
 _MIN_CONTENT_WORDS = 2

@@ -19,6 +19,7 @@ from recollect.model.text import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.read.decide import decide
 from recollect.read.strip_context import strip_context
+from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 from recollect.write.redact import redact
 
@@ -27,8 +28,8 @@ _MAX_REFUSAL_CHARS = 400
 _ASKS_ABOUT_WORLD = "it asks about the world"
 # Questions are searched for at the end of a turn.
 _QUESTION_CHARS = 400
-_SENTENCE_END = re.compile(r"[.!\n。！]+")
-_QUESTION_MARK = re.compile("[?\uff1f\u061f]")
+_SENTENCE_END = lazy_pattern(r"[.!\n。！]+")
+_QUESTION_MARK = lazy_pattern("[?\uff1f\u061f]")
 
 
 @frozen_dataclass

@@ -19,23 +19,24 @@ from importlib.resources import files
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.text.patterns import lazy_pattern
 
 # The rest of a key after its prefix.
 _KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
 # A text without a word of this length contains no key.
 _MIN_KEY_CHARS = 16
-_LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile(r"\d")
+_LETTER, _DIGIT = lazy_pattern("[A-Za-z]"), lazy_pattern(r"\d")
 # "process.env.TOKEN_2", "my-secret-key": names of secrets consist of words and numbers.
-_BETWEEN_PARTS = re.compile(r"[_./~+-]++")
-_PART = re.compile(r"[A-Za-z]++\d{0,3}+|\d++|")
+_BETWEEN_PARTS = lazy_pattern(r"[_./~+-]++")
+_PART = lazy_pattern(r"[A-Za-z]++\d{0,3}+|\d++|")
 # Placeholders and expressions in code, and masked values.
-_PROGRAM = re.compile(
+_PROGRAM = lazy_pattern(
     r"[A-Za-z_][(\[]|^[{<\[(]|[$%][{(]|^\"?\$[A-Za-z_]+[:\"]?|^https?:|^%\w+%$|^%s$|\\|^[A-Za-z_]{1,40}\.[A-Za-z_]|^[-*_.#xX•?]+$"
     r"|^\[?redacted|^(?i:your|my|the|some|user|db|new|old|hashed|plain|raw|wrong)?[_-]?(?i:password|passwd|pass|pwd|secret"
     r"|token|api[_-]?key|key)s?[\"'?;,]?$|^(?i:none|null|nil|true|false|undefined|str|string|text|required|optional|value"
     r"|hidden|changeme)[\"',;]?$"
 )
-_ALL_CAPS = re.compile("[A-Z_]+")
+_ALL_CAPS = lazy_pattern("[A-Z_]+")
 
 Span = tuple[int, int, str]
 
@@ -162,8 +163,8 @@ class SecretRules:
         return "12" in lower or lower.count(",") >= _MIN_MNEMONIC_WORDS - 1
 
 
-_WORD_SEQUENCE = re.compile(r"(?<![a-zA-Z])[a-zA-Z]++(?:[\s,;]{1,3}(?:\d{1,2}[.):]?\s?)?[a-zA-Z]++){11,}+")
-_WORD = re.compile("[a-zA-Z]+")
+_WORD_SEQUENCE = lazy_pattern(r"(?<![a-zA-Z])[a-zA-Z]++(?:[\s,;]{1,3}(?:\d{1,2}[.):]?\s?)?[a-zA-Z]++){11,}+")
+_WORD = lazy_pattern("[a-zA-Z]+")
 _MIN_MNEMONIC_WORDS = 12
 # A random phrase rarely repeats a word; "very very very ..." is no phrase.
 _MIN_DIFFERENT_WORDS = 8

@@ -29,6 +29,7 @@ from recollect.quotes.pasted_instructions import is_pasted_sentence
 from recollect.quotes.quoted_text import ELIDED
 from recollect.read.question_model import is_question
 from recollect.text.instruction_rule import review_reason
+from recollect.text.patterns import lazy_pattern
 from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.operations import ExtractedFact
@@ -57,8 +58,8 @@ MAX_STATEMENTS = 40
 
 _FOLDER = Path(__file__).parent
 _HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_TOKEN = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+(?:['’]\w+)*|[^\w\s]")
-_FIRST_PERSON = re.compile(
+_TOKEN = lazy_pattern(rf"[{_HAN}]|[^\W{_HAN}]+(?:['’]\w+)*|[^\w\s]")
+_FIRST_PERSON = lazy_pattern(
     r"\b(?:i|i'm|i've|im|my|me|we|our|us|ich|mein\w*|wir|unser\w*|yo|mi|mis|je|j|mon|ma|mes|nous|io|mio|mia|eu|meu|minha|ik"
     r"|mijn)\b|我|私|僕",
     re.IGNORECASE,

@@ -7,25 +7,26 @@ from collections.abc import Iterator
 
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.quotes.quoted_text import ELIDED, author_text
+from recollect.text.patterns import lazy_pattern
 
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_QUOTED_LINE = re.compile(r"[ \t]*>")
-_CODE_START = re.compile(
+_FENCE = lazy_pattern(r"[ \t]*(?:```|~~~)")
+_QUOTED_LINE = lazy_pattern(r"[ \t]*>")
+_CODE_START = lazy_pattern(
     r"\s*(?:import |from \S+ import|def |class \w+[:(]|#include|public |private |const |let |var |function |return\b"
     r"|SELECT |INSERT |UPDATE |CREATE |\$ |>>> |\.\.\. |at [\w.$]+\(|Traceback|File \"|</?\w+[ >]|@\w+\("
     r"|Exception in thread |[\w.$]+(?:Error|Exception): )"
 )
-_DIFF_START = re.compile(r"diff --git |@@ -\d+|(?:---|\+\+\+) \S*/")
-_DIFF_LINE = re.compile(r"[-+ @]|diff --git |index \w+\.\.")
-_LOG_START = re.compile(
+_DIFF_START = lazy_pattern(r"diff --git |@@ -\d+|(?:---|\+\+\+) \S*/")
+_DIFF_LINE = lazy_pattern(r"[-+ @]|diff --git |index \w+\.\.")
+_LOG_START = lazy_pattern(
     r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|(?:[A-Z][a-z]{2} [ \d]\d )?\[?\d\d:\d\d:\d\d"
     r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b[\]: ])"
 )
-_CODE_SIGN = re.compile(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
-_INDENTED = re.compile(r"(?: {4}|\t)\s*(?![-*•\d\s])")
-_SPEAKER = re.compile(r"\s*[A-Z][\w.]*(?: [A-Z][\w.]*)?: ?\S")
-_OPENS_QUOTE = re.compile(r"\s*([\"“„«])")
-_CLOSES_QUOTE = re.compile(r"[\"”“»]\s*[.,;!?]?\s*$")
+_CODE_SIGN = lazy_pattern(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
+_INDENTED = lazy_pattern(r"(?: {4}|\t)\s*(?![-*•\d\s])")
+_SPEAKER = lazy_pattern(r"\s*[A-Z][\w.]*(?: [A-Z][\w.]*)?: ?\S")
+_OPENS_QUOTE = lazy_pattern(r"\s*([\"“„«])")
+_CLOSES_QUOTE = lazy_pattern(r"[\"”“»]\s*[.,;!?]?\s*$")
 
 
 def author_lines(text: str) -> Iterator[str]:
@@ -71,24 +72,24 @@ _MAX_SENTENCE_CHARS = 600
 # Appended to a text to find out whether it ends within a quotation.
 _PROBE = "(and so on)"
 
-_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”」』）]*")
+_ITEM = lazy_pattern(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
+_END = lazy_pattern(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”」』）]*")
 # Marks before the first word that belong to no sentence: broken characters, stars, emoji.
 _BROKEN = "\ufffd"
-_JUNK = re.compile(r"[^\w\s\"'“”„«»‘’¿()\[\]{}<>$€£¥₹#@/\\+=~|`-]+\s*")
-_WORD_BEFORE = re.compile(r"[\w.]{1,12}$")
+_JUNK = lazy_pattern(r"[^\w\s\"'“”„«»‘’¿()\[\]{}<>$€£¥₹#@/\\+=~|`-]+\s*")
+_WORD_BEFORE = lazy_pattern(r"[\w.]{1,12}$")
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st jr sr vs e.g i.e a.m p.m approx dept est inc ltd co fig vol bzw z.b d.h ca nr str usw sra "
     "srta av ej p.ej mme mlle".split()
 )
 # Steps numbered in one line: "To reset it: 1. Unplug it 2. Wait".
-_NUMBERING = re.compile(r":\s?1\.$|:\s?1\.\s.{1,200}\s[2-9]\.$")
-_MONTH_AFTER = re.compile(r"\s+(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
-_QUOTE = re.compile(r"[\"“„«]([^\"”“„«»]*)[\"”“»]")
-_QUOTE_SIGN = re.compile(r"[\"“„«]")
+_NUMBERING = lazy_pattern(r":\s?1\.$|:\s?1\.\s.{1,200}\s[2-9]\.$")
+_MONTH_AFTER = lazy_pattern(r"\s+(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+_QUOTE = lazy_pattern(r"[\"“„«]([^\"”“„«»]*)[\"”“»]")
+_QUOTE_SIGN = lazy_pattern(r"[\"“„«]")
 # More quoted words than this are speech; fewer are a title or a name.
 _MAX_TITLE_WORDS = 8
-_SPEECH = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
+_SPEECH = lazy_pattern(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
 
 
 @frozen_dataclass

@@ -10,8 +10,9 @@ from importlib.resources import files
 from recollect.errors import StoreCorrupt, StoreTooNew
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
 from recollect.model.times import now, to_micros
+from recollect.text.patterns import lazy_pattern
 
-_NAME = re.compile(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
+_NAME = lazy_pattern(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
 _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 
 

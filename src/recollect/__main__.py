@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -12,6 +13,8 @@ def main() -> None:
         from recollect.coding.hook import main as run_hook
 
         run_hook(sys.argv[2:], os.environ)
+    # Imports make many objects that stay: looking for garbage among them takes a tenth of a short command.
+    gc.set_threshold(100_000)
     from recollect.cli.main import main as run_command
 
     run_command()

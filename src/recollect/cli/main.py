@@ -168,15 +168,13 @@ def main() -> None:
     """Run the command line."""
     # The matrices are small: starting BLAS threads costs more than they save.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Imports make many objects that stay: looking for garbage among them takes a tenth of a short command.
-    gc.set_threshold(5_000)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         root.main()
     finally:
-        # Nor is garbage looked for while the process ends, which takes as long again.
+        # Looking for garbage while the process ends takes a tenth of a short command.
         gc.freeze()
 
 

@@ -23,7 +23,7 @@ from starlette.types import Scope, Send
 
 from recollect import errors
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.http.params import PATTERN_REMEDIES
+from recollect.http.params import PATTERN_REMEDIES, ResponseModel
 from recollect.http.proxy.asgi_io import send_json
 from recollect.http.proxy.memory_options import InvalidField
 
@@ -93,7 +93,7 @@ def api_error(error: ErrorInfo) -> dict[str, Any]:
     return {"error": {"code": error.code, "message": error.message, "retryable": error.retryable}}
 
 
-class ErrorDetail(BaseModel):
+class ErrorDetail(ResponseModel):
     """A code for programs and a message for people."""
 
     code: str = Field(description="The kind of error, such as NotFound.")
@@ -101,7 +101,7 @@ class ErrorDetail(BaseModel):
     retryable: bool = Field(description="Whether the same request can succeed later.")
 
 
-class Error(BaseModel):
+class Error(ResponseModel):
     """An error of the REST API."""
 
     error: ErrorDetail

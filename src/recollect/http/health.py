@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from recollect import __version__
 from recollect.aio.background import BackgroundTask, TaskSet
@@ -19,6 +19,7 @@ from recollect.config.settings import Settings
 from recollect.errors import RecollectError
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.errors import Error, error_responses
+from recollect.http.params import ResponseModel
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.model.job import JobStats
@@ -32,13 +33,13 @@ health_router = APIRouter(tags=["health"], generate_unique_id_function=lambda ro
 _ERRORS = error_responses(Error, 400, 421)
 
 
-class Alive(BaseModel):
+class Alive(ResponseModel):
     """The process answers."""
 
     status: Literal["ok"] = "ok"
 
 
-class Health(BaseModel):
+class Health(ResponseModel):
     """The process answers, with this configuration."""
 
     status: Literal["ok"] = "ok"
@@ -57,7 +58,7 @@ class ProxyHealth(Health):
     default_top_k: str
 
 
-class EmbeddingModelChange(BaseModel):
+class EmbeddingModelChange(ResponseModel):
     """The progress of a change of the embedding model; until it is done the previous one is searched."""
 
     embedding_model: str
@@ -66,7 +67,7 @@ class EmbeddingModelChange(BaseModel):
     total: int = Field(description="The number of memories.")
 
 
-class Ready(BaseModel):
+class Ready(ResponseModel):
     """Whether requests can be served, and which parts have a problem."""
 
     status: Literal["ready", "degraded"]
@@ -75,7 +76,7 @@ class Ready(BaseModel):
     model_change: EmbeddingModelChange | None = Field(None, description="Set while the embedding model changes.")
 
 
-class Version(BaseModel):
+class Version(ResponseModel):
     """The versions of the server and of Python."""
 
     version: str

@@ -16,7 +16,6 @@ from recollect.http.auth.middleware import OPEN_PATHS
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.errors import error_schemas
 from recollect.http.params import SCOPE_HEADERS, SCOPE_PARAMS
-from recollect.http.proxy.openapi import proxy_paths, proxy_schemas
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS
 
 _TAGS = {
@@ -61,6 +60,8 @@ def install_openapi(app: FastAPI, rules: AuthRules) -> None:
 
 
 def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
+    from recollect.http.proxy.openapi import proxy_paths, proxy_schemas
+
     schema: dict[str, Any] = get_openapi(
         title=app.title,
         version=app.version,

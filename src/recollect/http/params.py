@@ -105,9 +105,9 @@ Embedding = Annotated[
 
 
 class StrictModel(BaseModel):
-    """A request body: unknown fields and values of another type are rejected."""
+    """A request body: unknown fields and values of another type are rejected; its schema is built with its route."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class ResponseModel(BaseModel):

@@ -239,6 +239,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         # Objects of the start are exempt from garbage collection, which delayed chats by 50 ms.
         gc.freeze()
+        gc.set_threshold(5_000)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:

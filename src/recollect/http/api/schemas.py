@@ -50,6 +50,7 @@ class Filter(RootModel[Annotated[dict[str, Any], AfterValidator(check_number_ran
 
     model_config = ConfigDict(
         strict=True,
+        defer_build=True,
         json_schema_extra={"examples": [{"category": "fact", "importance": {"gte": 0.5}, "not": {"tags": "old"}}]},
     )
 

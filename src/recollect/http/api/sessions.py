@@ -41,7 +41,7 @@ sessions_router = create_api_router("turns and sessions")
 class MessageBody(BaseModel):
     """A chat message; other fields are ignored."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
     role: str
     content: str | list[dict[str, Any]] | None = None

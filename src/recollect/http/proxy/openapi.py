@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from recollect.http.errors import error_responses, error_schemas
-from recollect.http.params import OPTIONAL_NAME_PATTERN
+from recollect.http.params import OPTIONAL_NAME_PATTERN, ResponseModel
 from recollect.http.proxy.memory_options import ChatMemoryFields
 from recollect.model.text import MAX_ID_CHARS
 
@@ -21,7 +21,7 @@ _STRING: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": OPTIONAL_NAME_PATTERN}
 
 
-class OpenAIErrorDetail(BaseModel):
+class OpenAIErrorDetail(ResponseModel):
     """The error itself."""
 
     model_config = ConfigDict(extra="allow")
@@ -32,7 +32,7 @@ class OpenAIErrorDetail(BaseModel):
     code: Any = None
 
 
-class OpenAIError(BaseModel):
+class OpenAIError(ResponseModel):
     """An error in OpenAI's format."""
 
     error: OpenAIErrorDetail

@@ -29,6 +29,7 @@ from recollect.http.params import (
     RequiredName,
     ResponseModel,
     Seconds,
+    StrictModel,
     Text,
     Time,
     UnitFloat,
@@ -71,10 +72,10 @@ _Message = Annotated[
 ]
 
 
-class EntityFields(BaseModel):
+class EntityFields(StrictModel):
     """The owner of memories; other fields, which mem0's clients send as well, are ignored."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore")
 
     user_id: Name | None = Field(default=None, description="The user; at least one of the four is required.")
     agent_id: EntityId | None = Field(default=None, description="The agent.")
@@ -148,12 +149,10 @@ class Mem0Search(Mem0ListRequest):
     threshold: UnitFloat | None = None
 
 
-class Mem0Change(BaseModel):
+class Mem0Change(StrictModel):
     """New values for some fields of a memory; an `expiration_date` of null removes it."""
 
-    model_config = ConfigDict(
-        extra="ignore", strict=True, json_schema_extra={"examples": [{"text": "Alex is allergic to nuts"}]}
-    )
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"text": "Alex is allergic to nuts"}]})
 
     text: Text | None = None
     data: Text | None = None

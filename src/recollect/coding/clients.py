@@ -11,7 +11,6 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,12 +134,12 @@ def is_own_hook(value: Any) -> bool:
 
 
 def _read_plugin(*path: str) -> str:
-    return files("recollect.coding").joinpath(_PLUGIN, *path).read_text(encoding="utf-8")
+    return Path(__file__).with_name(_PLUGIN).joinpath(*path).read_text(encoding="utf-8")
 
 
 def plugin_folder() -> Path:
     """Return the folder of the plugin for Claude Code."""
-    return Path(str(files("recollect.coding").joinpath(_PLUGIN)))
+    return Path(__file__).with_name(_PLUGIN)
 
 
 def _stdio_entry(target: InstallTarget, *options: str, **more: Any) -> dict[str, Any]:

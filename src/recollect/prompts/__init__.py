@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import blake2b
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -40,14 +40,14 @@ class Prompt:
 @cache
 def prompt_names() -> tuple[str, ...]:
     """Return the names of all prompts."""
-    names = (file.name for file in files(__name__).iterdir())
+    names = (file.name for file in Path(__file__).parent.iterdir())
     return tuple(sorted(name.removesuffix(".md") for name in names if name.endswith(".md")))
 
 
 @cache
 def prompt(name: str) -> Prompt:
     """Return a prompt by its name."""
-    whole = (files(__name__) / f"{name}.md").read_text(encoding="utf-8")
+    whole = Path(__file__).with_name(f"{name}.md").read_text(encoding="utf-8")
     mark, header, text = whole.split("---\n", 2)
     fields = dict(line.split(": ", 1) for line in header.splitlines())
     inputs = tuple(sorted(part.strip() for part in fields.get("inputs", "").split(",")))

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -242,7 +242,7 @@ def _any_within(places: Sequence[int], start: int, end: int) -> bool:
 
 @cache
 def _quote_cues() -> _QuoteCues:
-    table = tomllib.loads((files(__package__) / "quoted_text.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("quoted_text.toml").read_text(encoding="utf-8"))
     return _QuoteCues(table)
 
 

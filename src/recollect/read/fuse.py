@@ -6,7 +6,7 @@ import math
 import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import numpy as np
@@ -83,7 +83,7 @@ def has_evidence(table: Floats) -> NDArray[np.bool_]:
 def learned_blend(*, has_late: bool) -> Blend:
     """Return the weights that `evals/train_blend.py` wrote, with or without those of late interaction."""
     name = "blend.toml" if has_late else "blend_without_late.toml"
-    text = (files("recollect.read") / name).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return parse_blend(text, FEATURE_NAMES)
 
 

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -92,7 +92,7 @@ def detect_language(words: Sequence[str]) -> str:
 
 @cache
 def _languages() -> dict[str, StopWords]:
-    text = (files(__package__) / "multilingual_stopwords.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("multilingual_stopwords.toml").read_text(encoding="utf-8")
     # English is first, and so wins a draw.
     return {name: _parse_language(name, table) for name, table in tomllib.loads(text).items()}
 

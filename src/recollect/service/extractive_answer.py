@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.frozen_dataclass import frozen_dataclass
@@ -286,4 +286,4 @@ def _phrases_for(text: str) -> Mapping[str, str]:
 
 @cache
 def _phrases() -> Mapping[str, Mapping[str, str]]:
-    return tomllib.loads((files(__package__) / "extractive_answer.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("extractive_answer.toml").read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound
@@ -42,7 +42,7 @@ class SampleReport:
 
 @cache
 def _sample() -> Mapping[str, Any]:
-    text = (files("recollect.service") / "sample.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("sample.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = json.loads(text)
     return loaded
 

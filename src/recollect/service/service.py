@@ -59,7 +59,6 @@ from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
 from recollect.service.audit import AuditLog
-from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
 from recollect.service.jobs import JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
@@ -74,6 +73,7 @@ from recollect.write.write_quota import WriteQuota
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
+    from recollect.service.diagnosis import CheckResult
 
 
 __all__ = ["ModelState", "Revision", "Service", "ServiceConfig", "break_down_score"]
@@ -527,6 +527,8 @@ class Service:
 
     async def diagnose(self, *, index: str, deep: bool) -> AsyncIterator[CheckResult]:
         """Check the embedder, the jobs, the vectors and the search; with `deep`, every page of the ledger too."""
+        from recollect.service.diagnosis import check_embedder, check_store
+
         yield await check_embedder(self._embedder)
         async for result in check_store(
             self._ledger, self._embedder, user=None, index=index, mend=False, integrity=deep

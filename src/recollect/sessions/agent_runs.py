@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from hashlib import blake2b
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import InvalidInput
@@ -131,7 +131,7 @@ def _spaced(text: str) -> str:
 @cache
 def _task_cues() -> tuple[list[str], list[str]]:
     """Return the phrases that request work, and those that end it."""
-    table = tomllib.loads((files(__package__) / "task_cues.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("task_cues.toml").read_text(encoding="utf-8"))
     requests, ends = (
         [_spaced(phrase) for phrases in table[name].values() for phrase in phrases] for name in ("asks", "ends")
     )

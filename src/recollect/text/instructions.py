@@ -7,7 +7,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.text.patterns import lazy_pattern
@@ -155,5 +155,5 @@ def _phrases() -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
 
 @cache
 def _languages() -> tuple[_InstructionCues, ...]:
-    table = tomllib.loads((files(__package__) / "instructions.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("instructions.toml").read_text(encoding="utf-8"))
     return tuple(map(_InstructionCues, table.values()))

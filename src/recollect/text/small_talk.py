@@ -6,7 +6,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -99,7 +99,7 @@ def head_and_tail(text: str) -> str:
 @cache
 def load_small_talk() -> SmallTalk:
     """Return the words of small_talk.toml, all languages together."""
-    text = files("recollect.text").joinpath("small_talk.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("small_talk.toml").read_text(encoding="utf-8")
     groups = tomllib.loads(text).values()
     phrases: dict[str, set[tuple[str, ...]]] = {}
     for group in groups:

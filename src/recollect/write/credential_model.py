@@ -16,7 +16,6 @@ from bisect import bisect_right
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -459,7 +458,7 @@ def _words_to_clause_end(tokens: Sequence[Token], place: int) -> int:
 
 @cache
 def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    return tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("secrets.toml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import InvalidInput, ModelUnavailable, RecollectError
@@ -41,7 +41,7 @@ class ExtractionMode:
 @cache
 def load_modes() -> dict[str, ExtractionMode]:
     """Return the interaction modes by name."""
-    table = tomllib.loads((files(__package__) / "modes.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("modes.toml").read_text(encoding="utf-8"))
     return {
         name: ExtractionMode(each["text"].strip(), frozenset(map(Category, each.get("categories", ()))))
         for name, each in table.items()

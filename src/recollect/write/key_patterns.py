@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from recollect.frozen_dataclass import frozen_dataclass
 
@@ -72,7 +72,7 @@ def _clean_value(text: str, pattern: _KeyPattern, table: _KeyPatterns) -> str:
 
 @cache
 def _key_patterns() -> _KeyPatterns:
-    table = tomllib.loads((files(__package__) / "key_patterns.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("key_patterns.toml").read_text(encoding="utf-8"))
     lead_in = "".join(table["lead_in"].split("\n"))
 
     def anchored(expressions: list[str]) -> tuple[re.Pattern[str], ...]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from recollect.aio.erasable_cache import erasable_cache
@@ -346,7 +346,7 @@ def _has_content(part: str) -> bool:
 
 @cache
 def _secret_statement_cues() -> _SecretStatementCues:
-    table = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))["statement"]
+    table = tomllib.loads(Path(__file__).with_name("secrets.toml").read_text(encoding="utf-8"))["statement"]
     leads, names = "|".join(table["leads"].split()), "|".join(table["names"].split())
     mark = r"[\"'“„«`(]?\[redacted: "
     light = frozenset(word for name in ("leads", "names", "light") for word in table[name].split())

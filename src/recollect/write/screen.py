@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -200,7 +200,7 @@ def _is_one_question(text: str) -> bool:
 
 @cache
 def _small_talk_cues() -> _SmallTalkCues:
-    table = tomllib.loads((files(__package__) / "small_talk_cues.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(Path(__file__).with_name("small_talk_cues.toml").read_text(encoding="utf-8"))
     return _SmallTalkCues(table)
 
 

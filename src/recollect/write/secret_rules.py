@@ -15,7 +15,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -175,8 +175,8 @@ _MNEMONIC_RUN = b"\x01" * (_MIN_MNEMONIC_WORDS - 2)
 @cache
 def secret_rules() -> SecretRules:
     """Load all rules."""
-    own = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))
-    public = json.loads((files(__package__) / "secret_rules.json").read_text(encoding="utf-8"))
+    own = tomllib.loads(Path(__file__).with_name("secrets.toml").read_text(encoding="utf-8"))
+    public = json.loads(Path(__file__).with_name("secret_rules.json").read_text(encoding="utf-8"))
     rules = (
         *_prefix_rules(public["prefixes"]),
         *_prefix_rules(own["prefixes"]),

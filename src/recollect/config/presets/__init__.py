@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import InvalidSettings
@@ -13,7 +13,7 @@ from recollect.errors import InvalidSettings
 @cache
 def preset_names() -> tuple[str, ...]:
     """Return the names of the presets."""
-    names = (file.name for file in files(__name__).iterdir())
+    names = (file.name for file in Path(__file__).parent.iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
@@ -26,4 +26,4 @@ def read_preset(name: str) -> dict[str, Any]:
 
 @cache
 def _load_preset(name: str) -> dict[str, Any]:
-    return tomllib.loads((files(__name__) / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from recollect.errors import StoreCorrupt, StoreTooNew
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
@@ -20,7 +20,7 @@ _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT 
 def migrations(dialect: str) -> dict[int, tuple[str, ...]]:
     """Return the statements of each migration by number, those of the shared file before the dialect's own."""
     scripts: dict[int, list[tuple[str, str]]] = {}
-    for file in (files("recollect.ledger.sql") / "migrations").iterdir():
+    for file in Path(__file__).with_name("migrations").iterdir():
         match = _NAME.fullmatch(file.name)
         if match and match[2] in (None, dialect):
             scripts.setdefault(int(match[1]), []).append((match[2] or "", file.read_text(encoding="utf-8")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
 
@@ -75,10 +75,14 @@ def make_app(settings: Settings) -> FastAPI:
                 models.start()
             health_monitor.start()
             async with proxy.running(memory, handle.get, health_monitor, upstreams, models):
-                # Concurrent with the first chats, which are learned from later.
-                warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
+                # After the first answers, and before the first chats are learned from.
+                loop, warmups = asyncio.get_running_loop(), list[Awaitable[None]]()
+                timer = loop.call_later(
+                    _WARM_UP_DELAY_S, lambda: warmups.append(loop.run_in_executor(None, warm_up_learning))
+                )
                 yield
-            await warmup
+                timer.cancel()
+            await asyncio.gather(*warmups)
         finally:
             await health_monitor.close()
             for each in (mcp, agent_provider, memory, handle, models, upstreams, rate_limits, rules.tokens):
@@ -114,6 +118,7 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 _log = logging.getLogger("recollect")
+_WARM_UP_DELAY_S = 0.2
 _NOBODY = Scope("nobody")
 _SAMPLE_MESSAGE = "My name is Ann, I live in Oslo and my budget for the trip in May is $10,000."
 _SAMPLE_QUESTION = "What did I say about the budget for my trip last week?"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Coroutine
 from dataclasses import replace
 from threading import RLock
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
@@ -21,7 +21,15 @@ from recollect.http.auth.audit import record_access
 from recollect.http.auth.caller import Caller
 from recollect.http.errors import Error, ErrorFormat, SafeJSONResponse, api_error, error_responses, printable
 from recollect.http.large_json import SMALL_CHARS, parse_json
-from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
+from recollect.http.params import (
+    NO_CONTROL,
+    NO_NUL,
+    OWNER_PARAMS,
+    SCOPE_HEADERS,
+    SCOPE_PARAMS,
+    DecodedHeader,
+    StrictModel,
+)
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.model.arguments import parse_author
 from recollect.model.change import Author
@@ -118,6 +126,11 @@ class _Route(APIRoute):
         # A route is built when more of it is used than its path: building all took a third of the server's start.
         with _build_lock:
             if (arguments := self.__dict__.pop("_arguments", None)) is not None:
+                for annotation in get_type_hints(self.endpoint).values():
+                    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
+                        # Otherwise FastAPI's adapter of the body would be deferred to the first request as well.
+                        annotation.model_config["defer_build"] = False
+                        annotation.model_rebuild()
                 super().__init__(self.path, self.endpoint, **arguments)
                 self._set_path_regex()
         if name not in self.__dict__:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -59,6 +60,7 @@ LAYERS = {
         "config",
         "errors",
         "frozen_dataclass",
+        "lazy_pattern",
         "model",
         "observability",
         "project",
@@ -204,6 +206,32 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, recollect; recollect.Memory(); print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not heavy & set(done.stdout.split())
+
+
+_SERVER = {"aiohttp", "asyncpg", "fastapi", "httpx", "pydantic", "starlette", "uvicorn", "yaml"}
+_STORE = {"apsw", "asyncio", "numpy", "recollect.wiring", "tokenizers"}
+
+
+@pytest.mark.parametrize(
+    ("command", "unneeded"),
+    [
+        ("hook recall", {*_SERVER, *_STORE, "click", "dataclasses", "logging", "recollect.config.fields"}),
+        ("--version", {*_SERVER, *_STORE, "recollect.config.fields"}),
+        ("config show", {*_SERVER, *_STORE}),
+        ("list", {*_SERVER, "recollect.http", "recollect.mirror", "tokenizers"}),
+        (
+            "search Lisbon",
+            {*_SERVER, "recollect.agent", "recollect.http", "recollect.mcp", "recollect.mirror", "stdnum"},
+        ),
+    ],
+)
+def test_a_command_does_not_import_what_it_does_not_need(command: str, unneeded: set[str], tmp_path: Path) -> None:
+    environ = {**os.environ, "RECOLLECT_HOME": str(tmp_path), "RECOLLECT_URL": "http://127.0.0.1:9"}
+    call = [sys.executable, "-X", "importtime", "-m", "recollect", *command.split()]
+    done = subprocess.run(call, input="{}", env=environ, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "recollect" in imported
+    assert not unneeded & imported
 
 
 def test_only_the_settings_read_the_environment() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.ledger import Ledger, read_pages
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord, Status
@@ -19,7 +20,6 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Role
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
 from recollect.read.select import normalize_words
-from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 
 # An answer repeats a fact if it has this share of its content words.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recollect.lazy_pattern import LazyPattern
 from recollect.model.ids import new_id
 from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
@@ -18,7 +19,6 @@ from recollect.models.traits import Trait, compute_traits, fold_name, speaker_na
 from recollect.read import newest_model, question
 from recollect.read.question import analyze_question, find_mentioned, without_names
 from recollect.text import stopwords
-from recollect.text.patterns import LazyPattern
 from recollect.text.stopwords import drop_conversation_words
 from tests.support.ledger_samples import ODD_TEXTS
 from tests.support.linear_time import assert_linear

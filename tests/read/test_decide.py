@@ -8,11 +8,11 @@ from types import ModuleType
 
 import pytest
 
+from recollect.lazy_pattern import LazyPattern
 from recollect.model.result import RecallOutcome
 from recollect.read import decide as decide_module
 from recollect.read.decide import MIN_LIKELIHOOD, DecisionRule, SearchDecision, decide
 from recollect.text import small_talk as small_talk_module
-from recollect.text.patterns import LazyPattern
 from recollect.text.small_talk import load_small_talk
 from tests.support.linear_time import assert_linear, cpu_seconds
 

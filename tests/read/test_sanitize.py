@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recollect.lazy_pattern import LazyPattern
 from recollect.read import sanitize as rules
 from recollect.read import sanitize as sight
 from recollect.read.sanitize import defang, one_line, remove_invisible
-from recollect.text.patterns import LazyPattern
 from tests.support.linear_time import assert_linear
 
 HARMLESS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from recollect.lazy_pattern import LazyPattern
 from recollect.text import instructions
 from recollect.text.instructions import find_instruction
-from recollect.text.patterns import LazyPattern
 from tests.support.linear_time import assert_linear
 
 INSTRUCTIONS = {

@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any
 
 from recollect.errors import InvalidInput, InvalidText
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.change import Vector
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.result import Page
@@ -17,7 +18,6 @@ from recollect.model.scope import Level
 from recollect.model.text import is_storable, validate_text
 from recollect.model.times import as_utc, from_micros, to_micros
 from recollect.models.embedding import EmbeddingModel
-from recollect.text.patterns import lazy_pattern
 
 TIME_FIELDS = frozenset(
     ["created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at"]

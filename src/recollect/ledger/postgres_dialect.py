@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.errors import InvalidText
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, OPERATORS, Postings, Row, Tenant, Tx
 from recollect.model.erasure import user_digest
 from recollect.model.query import Op, Where
 from recollect.model.text import is_storable
-from recollect.text.patterns import lazy_pattern
 
 # The subquery is evaluated once per statement, not once per row.
 ALL_ROWS = "(SELECT current_setting('recollect.whose', true)) = '*'"

@@ -14,9 +14,9 @@ import unicodedata
 import Stemmer
 
 from recollect.aio.erasable_cache import erasable_cache
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.text import split_long_text
 from recollect.models.traits import TRAITS_VERSION
-from recollect.text.patterns import lazy_pattern
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
 TERMS_VERSION = 3

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 # More than any model reads. Larger conversations are not read by memory, so that nobody waits for it.
 MAX_MESSAGES = 4_000

@@ -16,10 +16,10 @@ from typing import Any, Literal, TypeAlias, assert_never
 
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.text import is_storable
 from recollect.model.times import as_utc, now
-from recollect.text.patterns import lazy_pattern
 
 
 class Op(StrEnum):

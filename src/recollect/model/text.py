@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recollect.errors import InvalidInput, InvalidText
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_ID_CHARS = 300

@@ -13,9 +13,9 @@ import httpx
 from recollect.aio.breaker import Permit
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models.llm_breaker import breaker_of
 from recollect.models.server_errors import describe_refusal
-from recollect.text.patterns import lazy_pattern
 
 TRIES = 3
 FIRST_PAUSE_S = 0.25

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_ngrams, load_model, tokenize
-from recollect.text.patterns import lazy_pattern
 
 MODEL_FILE = Path(__file__).parent / "instruction.npz"
 OUTPUT = "instruction"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 Floats = NDArray[np.float32]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models import local_server
 from recollect.models.chat import (
     AnswerOptions,
@@ -30,7 +31,6 @@ from recollect.models.chat import (
     ModelAnswer,
     SamplingOptions,
 )
-from recollect.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from recollect.models.openai_chat import OpenAIChat

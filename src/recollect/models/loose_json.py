@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 # Of longer texts only so much is read.
 MAX_CHARS = 1 << 20

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.models.worker_pool import WorkerPool
-from recollect.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import IntFlag
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import QUOTES_MEMORY, Category, MemoryRecord
 from recollect.models.instruction_model import has_instruction
-from recollect.text.patterns import lazy_pattern
 
 # Raise it when a rule here changes: a ledger made with other rules recomputes its traits when opened.
 TRAITS_VERSION = 3

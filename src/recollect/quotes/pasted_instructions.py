@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_ngrams, load_model, tokenize
 from recollect.text.instructions import MAX_CHARS, may_instruct
-from recollect.text.patterns import lazy_pattern
 
 BUCKETS = 1 << 13
 # The minimum probability of a pasted instruction; chosen by cross-validation.

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
 from recollect.quotes.pasted_instructions import instruction_spans, pasted_spans
 from recollect.text.instructions import find_instruction
-from recollect.text.patterns import lazy_pattern
 
 # Replaces removed text within a line.
 ELIDED = "[…]"

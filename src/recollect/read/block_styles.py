@@ -7,10 +7,10 @@ from datetime import datetime
 from json.encoder import encode_basestring
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import Category
 from recollect.model.messages import new_fence
 from recollect.read.sanitize import one_line, remove_invisible
-from recollect.text.patterns import lazy_pattern
 
 MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPISODE}
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.models.linear_text import hash_words, tokenize
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
-from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import WORD, fold_text, head_and_tail, load_small_talk
 
 if TYPE_CHECKING:

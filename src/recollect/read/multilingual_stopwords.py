@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.tokenizer import STOP_WORDS
-from recollect.text.patterns import lazy_pattern
 
 # A word may hold signs between its letters ("payment-service", "node.js", "10:30") and begin as a price does.
 # Vowel signs and accents that stand alone are no letters to `\w`.

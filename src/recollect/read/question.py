@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.read.decide import decide
-from recollect.text.patterns import lazy_pattern
 
 # Only the beginning of a pasted text is analysed.
 _MAX_CHARS = 2_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.tokenizer import terms_of
 from recollect.read.multilingual_stopwords import StopWords, is_spaceless, normalize_word, split_words, stop_words_for
-from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import load_small_talk
 
 MAX_TERMS = 8

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from recollect.errors import InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import Category, MemoryRecord
-from recollect.text.patterns import lazy_pattern
 
 
 @dataclass(slots=True)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recollect.errors import ModelUnavailable
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.messages import message_role, message_text
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
 from recollect.read.question_context import context_terms, needs_context, picks_earlier_item
 from recollect.read.strip_context import is_context, strip_context
-from recollect.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from recollect.read.llm_budget import MeteredChat

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 _LINE_END = lazy_pattern("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _LONE_SURROGATE = lazy_pattern("[\ud800-\udfff]")

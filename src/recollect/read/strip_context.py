@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.messages import QUESTION_MARK, message_text, strip_injected
 from recollect.read.block_styles import MARKDOWN_PROXY, REACT_MEM, SEMANTIC_ROUTER, SESSION_SERVICE, THREE_TIER
-from recollect.text.patterns import lazy_pattern
 
 _UNFENCED_STYLES = (SEMANTIC_ROUTER, REACT_MEM, SESSION_SERVICE, MARKDOWN_PROXY, THREE_TIER)
 # How the lines of these styles begin: a dash, a role in brackets, or who speaks.

@@ -15,13 +15,13 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.text import repair_text, validate_id
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.sessions.step_output import step_position
-from recollect.text.patterns import lazy_pattern
 
 # With fewer actions a run is an answer, not a task.
 MIN_ACTIONS = 2

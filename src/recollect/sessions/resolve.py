@@ -14,13 +14,13 @@ from typing import Any
 
 from recollect.aio.slices import TimeSlice
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.ledger import Ledger
 from recollect.model.messages import message_role, message_text
 from recollect.model.scope import Scope
 from recollect.model.text import MAX_TEXT_BYTES, head_and_tail, normalise_invisible, repair_text
 from recollect.model.turn import Role, Turn
 from recollect.read.strip_context import strip_context
-from recollect.text.patterns import lazy_pattern
 from recollect.write.redact import redact, redact_in_slices
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import MODEL, Trust, text_hash
 from recollect.model.turn import Role, Turn
@@ -30,7 +31,6 @@ from recollect.text.numbers import (
     number_values,
     without_dates,
 )
-from recollect.text.patterns import lazy_pattern
 from recollect.write.ask_llm import NO_COST, LlmCost, ask_for_text
 from recollect.write.operations import turn_row
 from recollect.write.redact import redact

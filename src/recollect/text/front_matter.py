@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from recollect.errors import InvalidInput
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 _FENCE = "---"
 _FENCE_LINE = lazy_pattern(r"^---[ \t]*$", re.MULTILINE)

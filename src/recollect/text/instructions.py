@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 _ACCENTS = lazy_pattern("[\u0300-\u036f\u064b-\u065f]+")
 _CLAUSE_END = lazy_pattern(

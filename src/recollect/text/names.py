@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 from recollect.text.small_talk import fold_text
 from recollect.text.time_words import MONTHS, WEEKDAYS
 

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from decimal import Decimal
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.text.numbers import find_numbers
-from recollect.text.patterns import lazy_pattern
 
 _UNITS = {
     spelling: unit

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from decimal import Decimal, InvalidOperation
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.text.names import capitalised_words
-from recollect.text.patterns import lazy_pattern
 
 _WORDS = {
     word: value

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 # Only the beginning and the end of a long message are read: people say there what they want.
 HEAD_CHARS = TAIL_CHARS = 2000

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 from recollect.text.time_spans import TokenizedText, add_units, day_span, unit_span
 from recollect.text.time_words import COUNTS, LAST, MONTHS, NEXT, UNITS, WEEKDAYS
 

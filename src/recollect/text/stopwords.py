@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 _CONVERSATION_WORDS = frozenset(
     """mention mentions mentioned mentioning discuss discussed discussing discussion discussions talk talked talking

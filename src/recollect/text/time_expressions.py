@@ -22,11 +22,11 @@ import numpy as np
 
 from recollect.errors import InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 from recollect.model.text import head_and_tail
 from recollect.text import time_parsers
 from recollect.text import time_words as say
-from recollect.text.patterns import lazy_pattern
 from recollect.text.statement_dates import PAST_TENSE, coming_period
 from recollect.text.time_spans import TimeMatch, TokenizedText, add_units, latest_date, span_ago
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.text import time_words as say
-from recollect.text.patterns import lazy_pattern
 from recollect.text.time_spans import (
     DAY,
     TimeMatch,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 TimeSpan: TypeAlias = tuple[datetime, datetime]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.text import split_long_text
-from recollect.text.patterns import lazy_pattern
 
 # No token stands for more characters than this: a capital, six letters, and the space before them.
 MAX_CHARS_PER_TOKEN = 8

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 _SEPARATOR = "[ \u00a0\u2009\u202f\u2010-\u2015\u00b7\u2022._/-]"
 # In one piece, or in groups as they are printed: 4-4-4-4, 4-4-4-4-3, 4-6-5, 4-6-4.

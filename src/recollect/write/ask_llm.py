@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.ledger import Ledger
 from recollect.model.change import Author, Effect, ModelUsage
 from recollect.model.scope import Scope
@@ -18,7 +19,6 @@ from recollect.model.text import normalise_invisible
 from recollect.model.times import now
 from recollect.models.chat import AnsweringChat, Chat, ChatMessage, ModelAnswer
 from recollect.models.structured import Partial, Structured, ask_json
-from recollect.text.patterns import lazy_pattern
 from recollect.write.redact import redact
 
 T = TypeVar("T")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.change import Author, HistoryEntry
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.text import head_and_tail
 from recollect.model.turn import Conversation, Turn
-from recollect.text.patterns import lazy_pattern
 
 MAX_TURN_CHARS = 1 << 15
 # The range of turns in the batch id of history; entries of earlier versions have it in the reason instead.

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models.linear_text import load_model
-from recollect.text.patterns import lazy_pattern
 from recollect.write.secret_rules import is_program_text
 
 MODEL_FILE = Path(__file__).parent / "credentials.npz"

@@ -16,13 +16,13 @@ from typing import Any
 
 from recollect.errors import InvalidInput, ModelUnavailable, RecollectError
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, Trust
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat, ChatMessage
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
-from recollect.text.patterns import lazy_pattern
 from recollect.write.ask_llm import NO_COST, LlmAnswer, LlmCost, ask_for_json
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations

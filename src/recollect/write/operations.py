@@ -12,12 +12,12 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Trust
 from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.turn import Turn
 from recollect.models.structured import InvalidAnswer, Partial
 from recollect.prompts.rendering import json_line, shorten
-from recollect.text.patterns import lazy_pattern
 
 
 class FactOp(StrEnum):

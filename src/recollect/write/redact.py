@@ -16,11 +16,11 @@ from recollect.aio.erasable_cache import erasable_cache
 from recollect.aio.slices import run_at_once, run_in_slices
 from recollect.errors import InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.turn import Turn
-from recollect.text.patterns import lazy_pattern
 from recollect.write.account_numbers import find_account_numbers, may_contain_account_numbers
 from recollect.write.credential_model import find_credentials, has_cue
 from recollect.write.operations import ExtractedFact

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.read.decide import decide
 from recollect.read.strip_context import strip_context
-from recollect.text.patterns import lazy_pattern
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 from recollect.write.redact import redact
 

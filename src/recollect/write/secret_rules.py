@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.frozen_dataclass import frozen_dataclass
-from recollect.text.patterns import lazy_pattern
+from recollect.lazy_pattern import lazy_pattern
 
 # The rest of a key after its prefix.
 _KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"

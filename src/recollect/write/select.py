@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
@@ -29,7 +30,6 @@ from recollect.quotes.pasted_instructions import is_pasted_sentence
 from recollect.quotes.quoted_text import ELIDED
 from recollect.read.question_model import is_question
 from recollect.text.instruction_rule import review_reason
-from recollect.text.patterns import lazy_pattern
 from recollect.text.statement_dates import PAST_TENSE, find_date, insert_date
 from recollect.write.key_patterns import declines_memory, explicit_request, find_key
 from recollect.write.operations import ExtractedFact

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.quotes.quoted_text import ELIDED, author_text
-from recollect.text.patterns import lazy_pattern
 
 _FENCE = lazy_pattern(r"[ \t]*(?:```|~~~)")
 _QUOTED_LINE = lazy_pattern(r"[ \t]*>")

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from recollect.errors import StoreCorrupt, StoreTooNew
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
 from recollect.model.times import now, to_micros
-from recollect.text.patterns import lazy_pattern
 
 _NAME = lazy_pattern(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
 _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"

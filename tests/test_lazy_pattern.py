@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 import recollect
-from recollect.text.patterns import LazyPattern, lazy_pattern
+from recollect.lazy_pattern import LazyPattern, lazy_pattern
 
 
 def test_a_lazy_pattern_has_the_methods_of_a_compiled_one() -> None:

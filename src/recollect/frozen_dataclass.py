@@ -15,6 +15,16 @@ from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
 _T = TypeVar("_T")
 
 
+class _MadeByFactory:
+    """The default of a parameter in signatures, as in those of the standard library."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_BY_FACTORY = _MadeByFactory()
+
+
 @overload
 def frozen_dataclass(cls: type[_T], /) -> type[_T]: ...
 
@@ -46,7 +56,7 @@ def _make(cls: type[Any], *, kw_only: bool, eq: bool) -> Any:
 
 def _constructor(cls: Any) -> Callable[..., None]:
     """Compile `__init__`, which sets the slots directly because `__setattr__` refuses."""
-    namespace: dict[str, Any] = {"_MISSING": MISSING}
+    namespace: dict[str, Any] = {"_BY_FACTORY": _BY_FACTORY}
     parameters: dict[bool, list[str]] = {False: ["self"], True: []}
     lines: list[str] = []
     for each in fields(cls):
@@ -55,7 +65,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         value = name if each.init else f"_default_{name}"
         if each.default_factory is not MISSING:
             namespace[f"_make_{name}"] = each.default_factory
-            value = f"_make_{name}() if {name} is _MISSING else {name}" if each.init else f"_make_{name}()"
+            value = f"_make_{name}() if {name} is _BY_FACTORY else {name}" if each.init else f"_make_{name}()"
         elif each.default is not MISSING:
             namespace[f"_default_{name}"] = each.default
         elif not each.init:
@@ -76,7 +86,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 def _default(each: Field[Any]) -> str:
     if each.default_factory is not MISSING:
-        return "=_MISSING"
+        return "=_BY_FACTORY"
     return f"=_default_{each.name}" if each.default is not MISSING else ""
 
 

@@ -109,14 +109,14 @@ class SettingsGroup:
             fields |= vars(base).get("model_fields", {})
         cls.model_fields = fields | own
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         self._set(values, {})
 
     @classmethod
-    def model_validate(cls, values: Mapping[str, Any], sources: Mapping[str, str]) -> Self:
+    def model_validate(cls, values: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Self:
         """Return the settings with these values; an error names the setting and its source."""
         made = cls.__new__(cls)
-        made._set(values, sources)
+        made._set(values, sources or {})
         return made
 
     def _set(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:

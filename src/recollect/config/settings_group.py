@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, dataclass_transform, get_args, get_origin
@@ -165,18 +165,20 @@ class SettingsGroup:
         vars(made).update({name: vars(self)[name] for name in names} | dict(update or {}))
         return made
 
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Yield names and values, for dict()."""
+        return ((name, getattr(self, name)) for name in self.model_fields)
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"settings cannot be changed: {name}")
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is self.__class__ and all(
-            getattr(self, name) == getattr(other, name) for name in self.model_fields
-        )
+        return isinstance(other, SettingsGroup) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.model_fields)
+        values = ", ".join(f"{name}={value!r}" for name, value in self)
         return f"{type(self).__name__}({values})"
 
 

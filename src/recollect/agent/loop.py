@@ -12,9 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recollect.agent.config import AgentLimits
 from recollect.agent.modes import Message, Mode, ParsedReply, parse_reply, reply_schema, step_messages
-from recollect.agent.tools.tool import Tool
+from recollect.agent.tools import Tool
 from recollect.agent.types import Answer, Call, EndReason, Event, EventKind, Observation, Step
 from recollect.agent.working_memory import WorkingMemory
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
@@ -39,6 +38,20 @@ _MAX_BROKEN = 2
 # Of many more calls than the limit, only these times as many are reported to the model.
 _MAX_REPORTED = 3
 _MAX_ID_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """The limits of one run; 0 tokens is no limit."""
+
+    iterations: int = 10
+    time_s: float = 120.0
+    tokens: int = 100_000
+    tool_s: float = 30.0
+    answer_tokens: int = 2048
+    # Per reply of the model; further calls are refused.
+    calls: int = 8
+    observed_chars: int = 100_000
 
 
 @dataclass(slots=True, kw_only=True)

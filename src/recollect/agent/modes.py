@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from recollect.agent.tools.tool import Tool
+from recollect.agent.tools import Tool
 from recollect.agent.types import Call, Step
 from recollect.models.chat import ChatReply, ToolRequest
 from recollect.models.loose_json import parse_json_values

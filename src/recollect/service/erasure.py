@@ -23,9 +23,9 @@ from recollect.model.scope import Scope
 from recollect.models.embedder_wrappers import CachedEmbedder
 from recollect.read.result_cache import ResultCache
 from recollect.remember import LearningConfig
-from recollect.service.learning_models import LearningModels, with_chat_model
+from recollect.service.jobs import LearningModels, with_chat_model
 from recollect.sessions import lifecycle
-from recollect.sessions.retract import retract_turns
+from recollect.sessions.lifecycle import retract_turns
 from recollect.write import spill_file
 
 _log = logging.getLogger("recollect")

@@ -93,7 +93,7 @@ def agent(cli: CliContext, /, question: tuple[str, ...], model: str, quiet: bool
 
 async def _run_agent(cli: CliContext, question: str, *, model: str, quiet: bool, **options: Any) -> Answer:
     from recollect.agent.agent import Agent
-    from recollect.agent.tools.sources import ToolSources
+    from recollect.agent.tool_sources import ToolSources
 
     async with AsyncExitStack() as opened:
         memory = cli.open_async()

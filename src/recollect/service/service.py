@@ -19,7 +19,7 @@ from recollect.config.fields import MaintenanceSettings, RecallSettings
 from recollect.deps import Deps
 from recollect.erasure import find_dependents
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
-from recollect.files.store import MemoryFiles
+from recollect.files import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
 from recollect.ledger.types import ModelState, Revision

@@ -133,6 +133,8 @@ class CliContext:
 def server_address(settings: Settings) -> str:
     """Return the address of a server with these settings on this machine."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    if settings.host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
+        host = "127.0.0.1"
     return f"{'https' if settings.ssl_certfile else 'http'}://{host}:{settings.port}"
 
 

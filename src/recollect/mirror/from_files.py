@@ -12,8 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion, Unavailable
-from recollect.mirror.diff import FileAction, MemoryContext, ScannedFile, decide_action, is_erased, read_file
-from recollect.mirror.document import MemoryDocument, document_of, render_document
+from recollect.mirror.document import (
+    FileAction,
+    MemoryContext,
+    MemoryDocument,
+    ScannedFile,
+    decide_action,
+    document_of,
+    is_erased,
+    read_file,
+    render_document,
+)
 from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, parse_location, role_of
 from recollect.mirror.state import ConflictFile, FileRow, MirrorState, SyncResult

@@ -30,7 +30,6 @@ class Serializable(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        ...
 
 
 _T = TypeVar("_T", bound=Serializable)

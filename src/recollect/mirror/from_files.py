@@ -94,7 +94,7 @@ class FileIngester:
             # Before it is read, so that a change in the meantime is noticed.
             stamp = self._folder.stamp(path)
             try:
-                row = self._state.row_at(path)
+                row = self._state.files.get(path)
                 file = read_file(path, self._folder, self._owners, written=row.stamp if row is not None else "")
             except FileNotFoundError:
                 self._state.rejected.drop(path)
@@ -107,7 +107,7 @@ class FileIngester:
 
     def _with_existing_id(self, file: ScannedFile) -> ScannedFile:
         """Return the file with the id of the memory at its path if it lost its front matter."""
-        row = self._state.row_at(file.path) if file.document.id is None else None
+        row = self._state.files.get(file.path) if file.document.id is None else None
         if row is None or row.user != file.user or row.is_gone:
             return file
         return replace(file, document=MemoryDocument({**file.document.line, "id": row.id}))

@@ -37,19 +37,15 @@ class MirrorFiles(Protocol):
 
     def start(self) -> None:
         """Mirror changes until it is closed."""
-        ...
 
     async def sync(self) -> object:
         """Synchronise files and ledger once; raise StoreBusy if another process mirrors them."""
-        ...
 
     async def forget(self, user: str) -> StoreErasure:
         """Remove the erased data of a user from the files."""
-        ...
 
     async def close(self) -> None:
         """Write pending changes."""
-        ...
 
 
 class ErasureService:

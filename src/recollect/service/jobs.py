@@ -61,33 +61,26 @@ class LearningModels(Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether the next job is likely to have a model."""
-        ...
 
     @property
     def allowance(self) -> LlmQuota:
         """The daily limits of these models."""
-        ...
 
     @property
     def wait_s(self) -> float:
         """How long a job waits for more turns, so that one LLM call covers them."""
-        ...
 
     async def choose(self, job: Job, recent_jobs: RecentJobs) -> ModelChoice:
         """Return the model for a job; `recent_jobs` record which models chats used."""
-        ...
 
     def accept(self, scope: Scope, chat: LearningChat) -> None:
         """Record that the model worked for a job."""
-        ...
 
     def reject(self, scope: Scope, chat: LearningChat, error: Exception) -> str:
         """Skip the model for some minutes; return the reason, without secrets."""
-        ...
 
     def forget(self, user: str) -> None:
         """Drop the model recorded for a user."""
-        ...
 
 
 def with_chat_model(learning: LearningConfig, model: str, models: LearningModels | None) -> LearningConfig:

@@ -533,10 +533,6 @@ class Service:
         """Return the numbers of records."""
         return await self._ledger.stats(user)
 
-    async def check(self) -> list[str]:
-        """Return the integrity problems of the ledger, a sentence each."""
-        return await self._ledger.check()
-
     async def diagnose(self, *, index: str, deep: bool) -> AsyncIterator[CheckResult]:
         """Check the embedder, the jobs, the vectors and the search; with `deep`, every page of the ledger too."""
         yield await check_embedder(self._embedder)
@@ -544,10 +540,6 @@ class Service:
             self._ledger, self._embedder, user=None, index=index, mend=False, integrity=deep
         ):
             yield result
-
-    async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Rebuild the full-text index."""
-        await self._ledger.rebuild_terms(progress)
 
     async def _on_erased(self, receipt: Receipt) -> Receipt:
         """Clear the caches of an erased user, and erase from the mirror."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, Literal, Self, TypeAlias
@@ -26,7 +26,7 @@ from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.text import repair_text, validate_text
 from recollect.model.times import now
-from recollect.model.turn import Conversation, Turn
+from recollect.model.turn import Turn
 from recollect.models.chat import ConversingChat
 from recollect.observability.tracing import format_traceback
 from recollect.prompts.rendering import shorten
@@ -70,28 +70,23 @@ def _short(text: str) -> str:
     return shorten(" ".join(text.split()), _LESSON_CHARS)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTurns:
-    """The recorded turns of a run; `note` says why there are none, if they failed."""
-
-    turns: tuple[Turn, ...] = ()
-    note: str = ""
-
-
 async def record_turns(
     service: Service, scope: Scope, question: str, answer: Answer, *, config: AgentConfig, by: str = BY
-) -> RecordedTurns:
-    """Append question and answer to the log; they are durable when this returns, and learned from later."""
+) -> tuple[tuple[Turn, ...], str]:
+    """Append question and answer to the log, to be learned from later; return the turns, or why there are none.
+
+    They are durable when this returns.
+    """
     if not config.learns:
-        return RecordedTurns()
+        return (), ""
     messages = [{"role": "user", "content": repair_text(question)}]
     if answer.ended in ("answered", "iterations"):
         messages.append({"role": "assistant", "content": repair_text(answer.text)})
     try:
         remembered = await service.remember(scope, messages, by=Author(by), mode=_MODE)
     except RecollectError as error:
-        return RecordedTurns(note=f"not remembered: {error}")
-    return RecordedTurns(tuple(remembered.turns))
+        return (), f"not remembered: {error}"
+    return tuple(remembered.turns), ""
 
 
 async def finish_run(
@@ -100,7 +95,7 @@ async def finish_run(
     question: str,
     answer: Answer,
     *,
-    recorded: RecordedTurns,
+    turns: tuple[Turn, ...],
     config: AgentConfig,
     model: str,
 ) -> None:
@@ -113,8 +108,8 @@ async def finish_run(
         answer=repair_text(answer.text),
         success=answer.success,
         lessons=lessons_of(replace(answer, steps=work)) if config.records else (),
-        turns=tuple(turn.id for turn in recorded.turns),
-        last_turn=recorded.turns[-1].position if recorded.turns else 0,
+        turns=tuple(turn.id for turn in turns),
+        last_turn=turns[-1].position if turns else 0,
         ended_at=now(),
     )
     usage = ModelUsage(
@@ -173,9 +168,16 @@ class StartContext:
 
 async def start_run(memory: ToolMemory, question: str, *, state: str, config: AgentConfig) -> StartContext:
     """Fetch memories for a run; without them if memory is unavailable. The question is embedded once."""
+    texts = [question, f"{question}\n{state}"] if state else [question]
+    facts: Sequence[Hit]
     try:
         async with asyncio.timeout(config.recall_s):
-            facts, episodes, conversation = await _fetch(memory, question, state, config)
+            vectors = await memory.service.embed_queries(texts)
+            facts, episodes, conversation = await asyncio.gather(
+                memory.search(texts[0], config.facts, among=FACTS, turns=False, vector=vectors[0]),
+                memory.search(texts[-1], config.episodes, among=EPISODES, turns=False, vector=vectors[-1]),
+                memory.service.conversation(memory.scope),
+            )
     except TimeoutError:
         return StartContext(notes=(f"without memory: it took more than {config.recall_s:g} s",))
     except RecollectError as error:
@@ -191,18 +193,6 @@ async def start_run(memory: ToolMemory, question: str, *, state: str, config: Ag
         facts=tuple(hit.id for hit in facts),
         episodes=tuple(hit.id for hit in episodes),
         notes=tuple(f"left out: {reason}" for reason in set(context.dropped.values())),
-    )
-
-
-async def _fetch(
-    memory: ToolMemory, question: str, state: str, config: AgentConfig
-) -> tuple[Sequence[Hit], Sequence[Hit], Conversation]:
-    texts = [question, f"{question}\n{state}"] if state else [question]
-    vectors = await memory.service.embed_queries(texts)
-    return await asyncio.gather(
-        memory.search(texts[0], config.facts, among=FACTS, turns=False, vector=vectors[0]),
-        memory.search(texts[-1], config.episodes, among=EPISODES, turns=False, vector=vectors[-1]),
-        memory.service.conversation(memory.scope),
     )
 
 
@@ -347,8 +337,14 @@ class Agent:
         service = await self._service()
         # The service stays in use for the whole run, even if it is replaced by one with another model.
         with service.use_count.track():
-            await self._wait_for_previous_run(scope)
-            if refusal := await self._refusal(service, scope):
+            if (previous := self._finishing.get(scope)) is not None:
+                # This run starts from what the last one of the conversation stores.
+                await asyncio.wait([previous])
+            refusal = ""
+            with suppress(RecollectError):
+                # If memory is unavailable, the run goes on without it.
+                refusal = await service.usage.refusal(scope.user)
+            if refusal:
                 answer = Answer(text=_OVER_BUDGET, ended="tokens", conversation_id=scope.session, notes=(refusal,))
                 yield Event(kind=EventKind.ANSWER, text=_OVER_BUDGET, answer=answer, failed=True)
                 return
@@ -428,13 +424,13 @@ class Agent:
             episodes=context.episodes,
             notes=context.notes,
         )
-        recorded = await record_turns(service, scope, task.question, answer, config=self.config, by=task.by)
-        self._finish_in_background(service, scope, task.question, answer, recorded)
-        notes = (*answer.notes, recorded.note) if recorded.note else answer.notes
+        turns, note = await record_turns(service, scope, task.question, answer, config=self.config, by=task.by)
+        self._finish_in_background(service, scope, task.question, answer, turns)
+        notes = (*answer.notes, note) if note else answer.notes
         return replace(event, kind=EventKind.ANSWER, answer=replace(answer, notes=notes))
 
     def _finish_in_background(
-        self, service: Service, scope: Scope, question: str, answer: Answer, recorded: RecordedTurns
+        self, service: Service, scope: Scope, question: str, answer: Answer, turns: tuple[Turn, ...]
     ) -> None:
         previous = self._finishing.get(scope)
 
@@ -444,26 +440,12 @@ class Agent:
                     if previous is not None:
                         await asyncio.wait([previous])
                     model = (await self._chat()).model
-                    await finish_run(
-                        service, scope, question, answer, recorded=recorded, config=self.config, model=model
-                    )
+                    await finish_run(service, scope, question, answer, turns=turns, config=self.config, model=model)
             finally:
                 if self._finishing.get(scope) is task:
                     del self._finishing[scope]
 
         task = self._finishing[scope] = asyncio.create_task(work())
-
-    async def _wait_for_previous_run(self, scope: Scope) -> None:
-        """Wait until the last run of this conversation is stored, since this one starts from it."""
-        if (task := self._finishing.get(scope)) is not None:
-            await asyncio.wait([task])
-
-    async def _refusal(self, service: Service, scope: Scope) -> str:
-        """Return why the user's LLM budget forbids a run; empty if it does not, or if memory is unavailable."""
-        try:
-            return await service.usage.refusal(scope.user)
-        except RecollectError:
-            return ""
 
     async def _service(self) -> Service:
         if self.memory is None:

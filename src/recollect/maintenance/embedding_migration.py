@@ -395,59 +395,44 @@ class SelectedEmbedder:
     migration: EmbeddingMigration
 
 
-@dataclass(frozen=True, slots=True)
-class _ConfiguredEmbedder:
-    """The embedder of the settings, or the error of opening it."""
-
-    origin: ModelOrigin
-    embedder: Embedder | None
-    error: RecollectError | None = None
-
-
 async def select_embedder(settings: Settings, override: Embedder | None, openers: Openers) -> SelectedEmbedder:
     """Open the ledger and its embedder; `override` replaces the embedder of the settings."""
-    configured = await _open_configured(settings, override, openers)
+    origin, embedder, unavailable = origin_of(settings) if override is None else ModelOrigin(), override, None
+    if embedder is None:
+        try:
+            embedder = await openers.embedder(settings)
+        except (Unavailable, MissingExtra) as error:
+            unavailable = error
     async with AsyncExitStack() as opened:
-        if configured.embedder is not None:
-            opened.push_async_callback(configured.embedder.close)
-        ledger = await openers.ledger(
-            settings, _NO_MODEL if configured.embedder is None else configured.embedder.model
-        )
+        if embedder is not None:
+            opened.push_async_callback(embedder.close)
+        ledger = await openers.ledger(settings, _NO_MODEL if embedder is None else embedder.model)
         opened.push_async_callback(ledger.close)
-        selected = await _select(settings, configured, ledger, openers)
+        if embedder is not None:
+            selected = await _select(settings, origin, embedder, ledger, openers)
+        else:
+            assert unavailable is not None
+            selected = await _select_previous(settings, origin, unavailable, ledger, openers)
         opened.pop_all()
     return selected
 
 
-async def _open_configured(settings: Settings, override: Embedder | None, openers: Openers) -> _ConfiguredEmbedder:
-    if override is not None:
-        return _ConfiguredEmbedder(ModelOrigin(), override)
-    origin = origin_of(settings)
-    try:
-        return _ConfiguredEmbedder(origin, await openers.embedder(settings))
-    except (Unavailable, MissingExtra) as error:
-        return _ConfiguredEmbedder(origin, None, error)
-
-
 async def _select(
-    settings: Settings, configured: _ConfiguredEmbedder, ledger: Ledger, openers: Openers
+    settings: Settings, origin: ModelOrigin, embedder: Embedder, ledger: Ledger, openers: Openers
 ) -> SelectedEmbedder:
     states = await ledger.model_states()
-    searched, embedder = current_model_state(states), configured.embedder
-    if embedder is None:
-        return await _select_previous(settings, configured, ledger, searched, openers)
+    searched = current_model_state(states)
     if searched is None or searched.model == embedder.model or await _can_switch(ledger, embedder.model, states):
         before = searched.model if searched else None
-        origin = configured.origin
         if searched is None or searched.model != embedder.model or (origin.spec and origin != searched.origin):
-            searched = await ledger.make_current(embedder.model, configured.origin, replacing=before)
+            searched = await ledger.make_current(embedder.model, origin, replacing=before)
         if searched.model == embedder.model:
             return SelectedEmbedder(ledger, embedder, EmbeddingMigration(ledger, searched, serving=embedder))
     state = find_model_state(states, embedder.model)
     was_retired = state is not None and state.retired_at is not None
     previous = await _open_searched(settings, searched, openers)
     _log_selection(embedder.model, searched.model, is_served=previous is not None, was_retired=was_retired)
-    target = TargetModel(configured.origin, embedder, was_retired=was_retired)
+    target = TargetModel(origin, embedder, was_retired=was_retired)
     if previous is None:
         return SelectedEmbedder(
             ledger, embedder, EmbeddingMigration(ledger, searched, serving=embedder, target=target)
@@ -462,17 +447,17 @@ async def _can_switch(ledger: Ledger, model: EmbeddingModel, states: list[ModelS
 
 
 async def _select_previous(
-    settings: Settings, configured: _ConfiguredEmbedder, ledger: Ledger, searched: ModelState | None, openers: Openers
+    settings: Settings, origin: ModelOrigin, error: RecollectError, ledger: Ledger, openers: Openers
 ) -> SelectedEmbedder:
     """Serve with the previous embedder while that of the settings is unavailable."""
-    assert configured.error is not None
-    if searched is None or searched.origin.spec == configured.origin.spec:
-        raise configured.error
+    searched = current_model_state(await ledger.model_states())
+    if searched is None or searched.origin.spec == origin.spec:
+        raise error
     previous = await _open_searched(settings, searched, openers)
     if previous is None:
-        raise configured.error
-    _log.warning("%s is still searched: %s", searched.model, configured.error)
-    target = TargetModel(configured.origin, open=lambda: openers.embedder(settings))
+        raise error
+    _log.warning("%s is still searched: %s", searched.model, error)
+    target = TargetModel(origin, open=lambda: openers.embedder(settings))
     return await _serve_previous(settings, ledger, searched, previous, target, openers)
 
 

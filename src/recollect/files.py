@@ -85,7 +85,6 @@ _TEXT = "text"
 
 
 def file_text(record: MemoryRecord) -> str:
-    """Return the text of a file."""
     text = record.detail.get(_TEXT)
     # Other interfaces change only the content.
     return text if isinstance(text, str) and record.content == EMPTY else record.content
@@ -103,7 +102,6 @@ def file_fields(text: str, detail: Mapping[str, Any], *, by: Author) -> dict[str
 
 
 def new_file_record(scope: Scope, path: str, text: str, *, by: Author) -> MemoryRecord:
-    """Return the memory of a new file."""
     at = now()
     return MemoryRecord(
         id=new_id(),
@@ -138,7 +136,6 @@ def render_file(text: str, path: str, lines: Sequence[int] | None) -> str:
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:
-    """Return the lines with their numbers."""
     return "\n".join(f"{number:>{_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
 
 

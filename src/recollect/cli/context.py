@@ -92,7 +92,6 @@ class CliContext:
         return Memory(settings=self.settings(extra))
 
     def open_async(self) -> AsyncMemory:
-        """Return the asynchronous memory of the settings."""
         from recollect.client import AsyncMemory
 
         return AsyncMemory(settings=self.settings())

@@ -48,7 +48,6 @@ class FolderWatcher:
         self._thread.start()
 
     async def close(self) -> None:
-        """Stop watching."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 

@@ -191,7 +191,6 @@ def episode_id(scope: Scope, kind: str, turns: Sequence[Turn]) -> str:
 def _episode_output(
     scope: Scope, turns: Sequence[Turn], summary: Summary, *, now: datetime, kind: str, importance: float
 ) -> StepOutput:
-    """Return the episode that stands for the turns."""
     reasons = (summary.reason,) if summary.reason else ()
     if not summary.text:
         return StepOutput(cost=summary.cost, reasons=reasons)

@@ -259,7 +259,6 @@ class _Script:
         return self
 
     def reply_json(self, value: object) -> Self:
-        """Reply with `value` as JSON."""
         return self.reply(json.dumps(value))
 
     def _enqueue(self, content: Scripted) -> None:

@@ -183,16 +183,6 @@ class EmbeddingMigration:
         # Set when this process made the switch, so that nobody waits for the next poll.
         self.moved = asyncio.Event()
 
-    @property
-    def searched(self) -> EmbeddingModel:
-        """Return the model that the ledger searched when the service was opened."""
-        return self._searched.model
-
-    @property
-    def is_under_way(self) -> bool:
-        """Return whether the settings name a model to migrate to."""
-        return self._target is not None and not self._target.was_retired
-
     async def has_moved(self) -> bool:
         """Return whether the ledger searches another model than when the service was opened."""
         return _has_moved(await self._ledger.model_states(), self._searched.model)
@@ -234,7 +224,8 @@ class EmbeddingMigration:
         wait_s = FIRST_WAIT_S
         while True:
             try:
-                await (self._migrate_in_background() if self.is_under_way else self._catch_up())
+                is_wanted = self._target is not None and not self._target.was_retired
+                await (self._migrate_in_background() if is_wanted else self._catch_up())
                 return
             except RecollectError as error:
                 _log.warning("the embedding migration is delayed: %s", error)

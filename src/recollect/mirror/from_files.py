@@ -24,7 +24,7 @@ from recollect.mirror.document import (
     render_document,
 )
 from recollect.mirror.folder import MirrorFolder
-from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, parse_location, role_of
+from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, role_of
 from recollect.mirror.state import ConflictFile, FileRow, MirrorState, SyncResult
 from recollect.mirror.to_files import FileWriter
 from recollect.model.change import Actor, Author
@@ -89,8 +89,6 @@ class FileIngester:
     def _read_all(self, paths: Iterable[str], work: _Ingest) -> list[ScannedFile]:
         files = []
         for path in paths:
-            if parse_location(path) is None:
-                continue
             # Before it is read, so that a change in the meantime is noticed.
             stamp = self._folder.stamp(path)
             try:

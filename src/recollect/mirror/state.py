@@ -296,8 +296,6 @@ class MirrorLock:
 
     def acquire(self) -> bool:
         """Acquire the lock, or return False if another process has it."""
-        if self._handle is not None:
-            return True
         handle = os.open(
             make_state_folder(self._root) / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )

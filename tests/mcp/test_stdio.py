@@ -158,7 +158,7 @@ def test_a_wrong_key_is_an_answer_to_each_request(server: McpServerForTests, tmp
 
 
 def test_the_relay_loads_neither_the_sdk_nor_a_model(tmp_path: Path) -> None:
-    code = "import sys, recollect.cli.commands.serve; print(*sys.modules)"
+    code = "import sys, recollect.cli.commands.mcp; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not {"mcp", "numpy", "pydantic", "httpx", "apsw", "asyncio"} & loaded

@@ -69,13 +69,13 @@ SECTIONS: Mapping[str, Mapping[str, CommandEntry]] = {
         "partition": CommandEntry("storage:partition", "Partition the large tables of PostgreSQL by user."),
         "index": CommandEntry("storage:index", "Compare the vector database with the ledger, or rebuild it."),
         "doctor": CommandEntry("doctor:doctor", "Check the installation, and print a remedy for each problem."),
-        "config": CommandEntry("admin:config", "Show the settings in force and their sources."),
+        "config": CommandEntry("config:config", "Show the settings in force and their sources."),
         "serve": CommandEntry("serve:serve", "Run the server."),
-        "mcp": CommandEntry("serve:mcp", "Serve MCP on standard input and output."),
+        "mcp": CommandEntry("mcp:mcp", "Serve MCP on standard input and output."),
         "ui": CommandEntry("serve:ui", "Open the web page in the browser."),
         "chat": CommandEntry("chat:chat", "Chat with a model that has memory."),
         "agent": CommandEntry("chat:agent", "Ask an agent that reasons and uses tools."),
-        "completion": CommandEntry("admin:completion", "Print the completion script for a shell."),
+        "completion": CommandEntry("config:completion", "Print the completion script for a shell."),
     },
 }
 

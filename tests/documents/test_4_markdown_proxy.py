@@ -19,8 +19,7 @@ import pytest
 from recollect.integrations.markdown_proxy import MemoryClient
 from recollect.models.neural import NeuralReranker
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.mirror_samples import body, front_matter
 from tests.support.recollect_server import RecollectServer

@@ -26,7 +26,7 @@ from recollect.service.service import Service
 
 if TYPE_CHECKING:
     from recollect.agent.agent import Agent
-    from recollect.agent.tools.sources import ToolSources
+    from recollect.agent.tool_sources import ToolSources
 
 
 class AgentStep(StrictModel):
@@ -135,9 +135,8 @@ class AgentProvider:
 
     async def get(self, service: Service) -> Agent:
         """Return the agent of a service; ModelUnavailable, because the client cannot help it, without an LLM."""
-        from recollect.agent.agent import Agent, open_agent_chat
-        from recollect.agent.config import load_agent_config
-        from recollect.agent.tools.sources import ToolSources
+        from recollect.agent.agent import Agent, load_agent_config, open_agent_chat
+        from recollect.agent.tool_sources import ToolSources
 
         async with self._lock:
             if self._chat is None or self._sources is None:
@@ -184,7 +183,7 @@ async def ask_agent(
     ctx: ContextDep, agents: Annotated[AgentProvider, Depends(_get_agent_provider)], body: AgentRequest
 ) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
-    from recollect.agent.finish import BY
+    from recollect.agent.agent import BY
 
     agent = await agents.get(ctx.service)
     # An unknown group is rejected before a stream begins.

@@ -42,7 +42,7 @@ from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota
 from recollect.models.chat import LearningChat
 from recollect.models.local_chat import find_model, is_small_model
-from recollect.service.learning_models import ModelChoice, RecentJobs
+from recollect.service.jobs import ModelChoice, RecentJobs
 
 if TYPE_CHECKING:
     from recollect.models.openai_chat import OpenAIChat

@@ -23,7 +23,7 @@ from recollect.errors import InvalidInput, RecollectError, Unauthenticated
 from recollect.http.auth.address import client_network, is_within, parse_networks
 from recollect.http.auth.middleware import read_credentials, strip_own_keys
 from recollect.http.auth.tokens import TokenVerifier
-from recollect.http.compat.mem0.filters import entity_names, filter_for
+from recollect.http.compat.mem0_filters import entity_names, filter_for
 from recollect.http.proxy.asgi_io import headers_by_name
 from recollect.http.proxy.body import parse_body
 from recollect.http.proxy.memory_options import MemoryDefaults, parse_memory_options

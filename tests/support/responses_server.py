@@ -15,7 +15,7 @@ from recollect.config.server_fields import ResponsesMode
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.routes import Proxy
-from recollect.http.responses.asgi import ResponsesContext
+from recollect.http.responses.request import ResponsesContext
 from recollect.http.upstream.http_upstream import HttpUpstream
 from recollect.model.ids import new_id
 from recollect.testing.scripted_llm import ScriptedLLM

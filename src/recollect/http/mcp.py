@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, MissingExtra
 from recollect.http.auth.caller import get_caller
-from recollect.http.auth.resource_metadata import MCP_PATH, METADATA_PATH, describe_resource
+from recollect.http.auth.middleware import MCP_PATH, METADATA_PATH, describe_resource
 from recollect.http.auth.rules import AuthRules
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import decode_header

@@ -17,8 +17,7 @@ from starlette.routing import compile_path
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
-from recollect.http.auth.audit import record_access
-from recollect.http.auth.caller import Caller
+from recollect.http.auth.caller import Caller, record_access
 from recollect.http.errors import Error, ErrorFormat, SafeJSONResponse, api_error, error_responses, printable
 from recollect.http.large_json import SMALL_CHARS, parse_json
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, cr
 
 from recollect.errors import InvalidInput, StaleVersion
 from recollect.http.errors import Error, SafeJSONResponse, error_responses
-from recollect.http.json_stream import SlicedJSONResponse
+from recollect.http.large_json import SlicedJSONResponse
 from recollect.http.params import CURSOR_PATTERN, Id, Label, ResponseModel, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
 from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust

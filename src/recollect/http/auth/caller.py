@@ -7,11 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
+from starlette.types import Scope as AsgiScope
 
 from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
 from recollect.model.change import Actor, Author, ChangeKind, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
+from recollect.service.handle import ServiceHandle
 
 # Keys in the state of a request: the caller, and whether a credential of ours was removed from Authorization.
 STATE_CALLER, STATE_KEY_REMOVED = "caller", "key_removed"
@@ -145,3 +147,12 @@ async def _caller_dependency(request: HTTPConnection) -> Caller:
 
 
 CallerDep: TypeAlias = Annotated[Caller, Depends(_caller_dependency)]
+
+
+async def record_access(scope: AsgiScope, caller: Caller, user: str) -> None:
+    """Record the request in the audit log, if the caller logged in with a key for several users."""
+    if not caller.is_audited:
+        return
+    handle: ServiceHandle = scope["app"].state.service_handle
+    path = getattr(scope.get("route"), "path", scope["path"])
+    await handle.get().audit.record(caller.name, user, f"{scope['method']} {path}")

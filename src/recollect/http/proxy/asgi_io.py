@@ -14,8 +14,7 @@ from recollect.errors import InvalidInput, UpstreamBroken
 from recollect.http.auth.caller import STATE_KEY_REMOVED
 from recollect.http.params import decode_header
 from recollect.http.proxy.memory_options import HEADER_PREFIX
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamResponse
-from recollect.http.upstream.router import KeyedUpstream
+from recollect.http.upstream.router import Header, KeyedUpstream, Upstream, UpstreamResponse
 
 _log = logging.getLogger("recollect")
 

@@ -22,8 +22,7 @@ from recollect.errors import (
     UpstreamBroken,
     UpstreamUnavailable,
 )
-from recollect.http.auth.audit import record_access
-from recollect.http.auth.caller import STATE_CALLER
+from recollect.http.auth.caller import STATE_CALLER, record_access
 from recollect.http.proxy.asgi_io import (
     BodyTooLarge,
     ClientDisconnected,
@@ -51,8 +50,13 @@ from recollect.http.proxy.memory_options import (
 from recollect.http.proxy.sse import MAX_ANSWER_BYTES, StreamRecorder
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
-from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest, UpstreamResponse, buffer_response
-from recollect.http.upstream.router import UpstreamRouter
+from recollect.http.upstream.router import (
+    BufferedResponse,
+    UpstreamRequest,
+    UpstreamResponse,
+    UpstreamRouter,
+    buffer_response,
+)
 
 _log = logging.getLogger("recollect")
 _PATH = "/chat/completions"

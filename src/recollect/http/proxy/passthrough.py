@@ -30,8 +30,7 @@ from recollect.http.proxy.asgi_io import (
     send_error,
 )
 from recollect.http.proxy.sse import decode_object
-from recollect.http.upstream.protocol import Upstream, UpstreamRequest
-from recollect.http.upstream.router import UpstreamRouter, uses_server_key
+from recollect.http.upstream.router import Upstream, UpstreamRequest, UpstreamRouter, uses_server_key
 
 _log = logging.getLogger("recollect")
 PREFIX = "/v1"

@@ -18,8 +18,9 @@ from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.resilience import ResilientMemory
-from recollect.http.responses.asgi import ResponsesContext
-from recollect.http.responses.routes import responses_routes
+from recollect.http.responses import stored
+from recollect.http.responses.create import create_response
+from recollect.http.responses.request import Handler, ResponsesContext, ResponsesEndpoint
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
@@ -35,6 +36,35 @@ _RESERVED_NAMES = frozenset({
     "agent", "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses",
     "conversations",
 })  # fmt: skip
+
+_RESPONSE, _CONVERSATION = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
+RESPONSES_ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/v1/responses", create_response),
+    ("GET", _RESPONSE, stored.retrieve_response),
+    ("DELETE", _RESPONSE, stored.delete_response),
+    ("POST", f"{_RESPONSE}/cancel", stored.cancel_response),
+    ("GET", f"{_RESPONSE}/input_items", stored.list_input_items),
+    ("POST", "/v1/conversations", stored.create_conversation),
+    ("GET", _CONVERSATION, stored.retrieve_conversation),
+    ("POST", _CONVERSATION, stored.update_conversation),
+    ("DELETE", _CONVERSATION, stored.delete_conversation),
+    ("GET", f"{_CONVERSATION}/items", stored.list_items),
+    ("POST", f"{_CONVERSATION}/items", stored.create_items),
+    ("GET", f"{_CONVERSATION}/items/{{item_id}}", stored.retrieve_item),
+    ("DELETE", f"{_CONVERSATION}/items/{{item_id}}", stored.delete_item),
+)
+
+
+def responses_routes(context_of: Callable[[], ResponsesContext]) -> list[BaseRoute]:
+    """Return the routes of the Responses and Conversations APIs."""
+    return [
+        Route(
+            path,
+            ResponsesEndpoint(context_of, handler, checks_write=handler is not create_response),
+            methods=[method],
+        )
+        for method, path, handler in RESPONSES_ROUTES
+    ]
 
 
 class Proxy:

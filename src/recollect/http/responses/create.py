@@ -22,15 +22,20 @@ from recollect.http.proxy.asgi_io import (
 )
 from recollect.http.proxy.chat_memory import ChatContext, hit_to_json
 from recollect.http.proxy.sse import read_object
-from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.from_chat import answer_from_chat
 from recollect.http.responses.items import as_object, as_text
 from recollect.http.responses.passthrough import native_body, relay_response
 from recollect.http.responses.persistence import History, ResponseWriter, load_history
-from recollect.http.responses.request import BadRequest, ResponseParams, parse_response_params
+from recollect.http.responses.request import AsgiRequest, BadRequest, ResponseParams, parse_response_params
 from recollect.http.responses.to_chat import IndexedMessage, check_translatable, to_chat, to_messages
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse, buffer_response
-from recollect.http.upstream.router import uses_server_key
+from recollect.http.upstream.router import (
+    Header,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+    buffer_response,
+    uses_server_key,
+)
 from recollect.model.times import now
 
 # Statuses by which servers report that they do not have a path.
@@ -48,7 +53,7 @@ class _CreateCall:
     upstream: Upstream
 
 
-async def create(request: AsgiRequest) -> None:
+async def create_response(request: AsgiRequest) -> None:
     """Answer a request; a client that disconnects ends it."""
     params = await parse_response_params(await request.body())
     async with DisconnectWatcher(request.receive):

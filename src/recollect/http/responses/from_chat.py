@@ -8,7 +8,6 @@ from typing import Any
 from recollect.errors import UpstreamBroken
 from recollect.http.proxy.asgi_io import error_body, headers_by_name, headers_for_client
 from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
-from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.items import (
     CallItem,
     MessageItem,
@@ -22,8 +21,8 @@ from recollect.http.responses.items import (
     to_response_usage,
 )
 from recollect.http.responses.persistence import ResponseTracker, ResponseWriter
-from recollect.http.responses.request import Json
-from recollect.http.upstream.protocol import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
+from recollect.http.responses.request import AsgiRequest, Json
+from recollect.http.upstream.router import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
 from recollect.model.times import now
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}

@@ -12,12 +12,11 @@ from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client, re
 from recollect.http.proxy.body import parse_body
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
 from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
-from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.items import as_objects, as_text
 from recollect.http.responses.persistence import History, ResponseTracker, ResponseWriter
-from recollect.http.responses.request import Json, ResponseParams
+from recollect.http.responses.request import AsgiRequest, Json, ResponseParams
 from recollect.http.responses.to_chat import IndexedMessage
-from recollect.http.upstream.protocol import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
+from recollect.http.upstream.router import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
 
 _log = logging.getLogger("recollect")
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")

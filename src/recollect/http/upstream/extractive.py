@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
+from recollect.http.upstream.router import BufferedResponse, UpstreamRequest
 from recollect.model.messages import message_text
 from recollect.service.extractive_answer import answer_from_memory
 from recollect.text.tokens import count_tokens

@@ -29,11 +29,13 @@ from recollect.errors import (
 from recollect.http.auth.address import parse_address
 from recollect.http.auth.caller import Caller
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
 from recollect.http.upstream.router import (
     LOCAL_PREFIX,
+    Header,
     KeyedUpstream,
     LocalUpstream,
+    Upstream,
+    UpstreamRequest,
     UpstreamRouter,
     open_upstream_router,
 )

@@ -130,13 +130,11 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.authenticator = authenticator = Authenticator(rules)
     # Set when the server stops, so that endless streams end.
     app.state.stopping = threading.Event()
-    for routes in (
-        *(router.routes for router in API_ROUTERS),
-        mcp.routes(),
-        proxy.routes(),
-        *(router.routes for router in (*COMPAT_ROUTERS, health_router, swagger_router, page_router)),
-    ):
-        app.router.routes.extend(routes)
+    for router in API_ROUTERS:
+        app.router.routes.extend(router.routes)
+    app.router.routes.extend([*mcp.routes(), *proxy.routes()])
+    for each in (*COMPAT_ROUTERS, health_router, swagger_router, page_router):
+        app.router.routes.extend(each.routes)
     formats = _error_formats()
     install_error_handlers(app, formats)
     install_openapi(app, rules, (*API_ROUTERS, *COMPAT_ROUTERS))

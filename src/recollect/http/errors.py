@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +24,10 @@ from starlette.types import Scope, Send
 
 from recollect import errors
 from recollect.http.params import PATTERN_REMEDIES
-from recollect.http.proxy.asgi_io import send_json
+from recollect.http.proxy.asgi_io import BadRequest, send_json
 from recollect.http.proxy.memory_options import InvalidField
 
+_log = logging.getLogger("recollect")
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
     errors.Unauthenticated: 401,
@@ -106,19 +108,39 @@ class Error(BaseModel):
     error: ErrorDetail
 
 
-def openai_error(status: int, code: str, message: str) -> dict[str, Any]:
+def openai_error(error: ErrorInfo) -> dict[str, Any]:
     """Return the error body that OpenAI clients parse."""
-    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "api_error"
-    code = _WORD_START.sub("_", code).lower()
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    status, code = error.status, _WORD_START.sub("_", error.code).lower()
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": error.message, "type": kind, "param": error.parameter or None, "code": code or None}}
 
 
-def _proxy_error(error: ErrorInfo) -> dict[str, Any]:
-    return openai_error(error.status, error.code, error.message)
+async def send_openai_error(
+    send: Send, error: errors.RecollectError, headers: Mapping[str, str] | None = None
+) -> None:
+    """Answer an error of the proxy or of the Responses API."""
+    status, code, parameter = status_of(error), "", ""
+    match error:
+        case BadRequest():
+            status, code, parameter = error.status, error.code or "", error.param or ""
+        case InvalidField():
+            code, parameter = "invalid_memory_field", error.name
+        case errors.MissingUser():
+            code, parameter = "missing_user_id", "user"
+        case errors.InvalidInput():
+            code = "invalid_body"
+        case errors.NotAllowed() | errors.NotFound():
+            code = type(error).__name__
+        case errors.UpstreamUnavailable():
+            status, code = 502, getattr(error, "code", type(error).__name__)
+            _log.warning("%s", error)
+    retry_after_s = 1.0 if error.retryable and status != 502 else None
+    info = ErrorInfo(status, code, str(error), parameter, retry_after_s, headers or {})
+    await send_json(send, status, openai_error(info), info.all_headers)
 
 
 # By path prefix; the longest matching prefix counts.
-PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {"/v1/": _proxy_error, "/chat/completions": _proxy_error}
+PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {"/v1/": openai_error, "/chat/completions": openai_error}
 
 
 def error_format_for(path: str, formats: Mapping[str, ErrorFormat]) -> ErrorFormat:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import UpstreamBroken
-from recollect.http.proxy.asgi_io import error_body, headers_by_name, headers_for_client
+from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client
 from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
 from recollect.http.responses.items import (
     CallItem,
@@ -193,15 +193,9 @@ async def answer_from_chat(
     if writer.params.stream:
         await _answer_streamed(request, reply, writer, translator, headers)
         return
-    try:
-        completion = await _read_completion(reply)
-    except UpstreamBroken:
-        completion = None
+    completion = await _read_completion(reply)
     if completion is None or not (completion.get("choices") or completion.get("error")):
-        message = "the upstream's answer is not a chat completion"
-        body = error_body(message, kind="server_error", code="upstream_broken")
-        await request.answer_json(body, headers, status=502)
-        return
+        raise UpstreamBroken("the upstream's answer is not a chat completion")
     translator.feed(completion)
     translator.mark_done()
     translator.end()

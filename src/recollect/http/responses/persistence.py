@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from recollect.errors import NotFound, RecollectError
 from recollect.http.auth.caller import Caller
+from recollect.http.proxy.asgi_io import BadRequest
 from recollect.http.proxy.chat_memory import ChatContext
 from recollect.http.responses.items import make_id, output_text, with_id
-from recollect.http.responses.request import BadRequest, Json, ResponseParams, ResponsesContext
+from recollect.http.responses.request import Json, ResponseParams, ResponsesContext
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope

@@ -14,14 +14,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recollect.aio.background import TaskSet
 from recollect.config.server_fields import ResponsesMode
-from recollect.errors import InvalidInput, MissingUser, NotAllowed, NotFound, RecollectError, UpstreamBroken
+from recollect.errors import InvalidInput, NotAllowed, RecollectError
 from recollect.http.auth.caller import STATE_CALLER, Caller
-from recollect.http.errors import status_of
+from recollect.http.errors import send_openai_error
 from recollect.http.proxy import asgi_io
-from recollect.http.proxy.asgi_io import BodyTooLarge, ClientDisconnected, error_body
+from recollect.http.proxy.asgi_io import BadRequest, ClientDisconnected
 from recollect.http.proxy.body import JsonBody, parse_body
 from recollect.http.proxy.chat_memory import ChatMemory
-from recollect.http.proxy.memory_options import InvalidField, MemoryDefaults, MemoryOptions, parse_memory_options
+from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import Header, Upstream
 from recollect.model.scope import Scope as MemoryScope
@@ -139,41 +139,10 @@ Json: TypeAlias = dict[str, Any]
 MAX_INPUT_ITEMS = 20_000
 
 
-class BadRequest(InvalidInput):
-    """A request that cannot be served; `param` names the field, `code` is for programs."""
-
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
-        self.param = param
-        self.code = code
-
-
 def unsupported_error(what: str, *, param: str, instead: str) -> BadRequest:
     """Return the error for something that an upstream with chat completions only cannot do."""
     message = f"{what} cannot be sent to an upstream that has only chat completions: {instead}"
     return BadRequest(message, param=param, code="unsupported_value")
-
-
-def error_response(error: RecollectError) -> tuple[int, Json]:
-    """Return the status and the body for an error."""
-    param: str | None = None
-    code: str | None = None
-    status = (
-        413 if isinstance(error, BodyTooLarge) else 502 if isinstance(error, UpstreamBroken) else status_of(error)
-    )
-    match error:
-        case BadRequest():
-            param, code = error.param, error.code
-        case InvalidField():
-            param, code = error.name, "invalid_memory_field"
-        case NotFound():
-            code = "not_found"
-        case NotAllowed():
-            code = "not_allowed"
-        case MissingUser():
-            param, code = "user", "missing_user_id"
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return status, error_body(str(error), kind=kind, param=param, code=code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +300,4 @@ class ResponsesEndpoint:
             if is_started:
                 # The status is sent already: raising closes the connection.
                 raise
-            status, body = error_response(error)
-            retry = [(b"retry-after", b"1")] if error.retryable else []
-            await request.answer_json(body, retry, status=status)
+            await send_openai_error(send, error)

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import Conflict, NotFound, RecollectError
-from recollect.http.proxy.asgi_io import headers_for_upstream
+from recollect.http.proxy.asgi_io import BadRequest, headers_for_upstream
 from recollect.http.responses.items import make_id, with_id
 from recollect.http.responses.persistence import load_thread
-from recollect.http.responses.request import AsgiRequest, BadRequest, Json, parse_json_object, validate_items
+from recollect.http.responses.request import AsgiRequest, Json, parse_json_object, validate_items
 from recollect.http.upstream.router import UpstreamRequest
 from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from recollect.aio.throttle import LoopThrottle
+from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, NotAllowed, RecollectError, UpstreamUnavailable
 from recollect.http.auth.caller import STATE_CALLER, record_access
 from recollect.http.errors import send_openai_error
@@ -34,7 +35,6 @@ from recollect.http.proxy.body import JsonBody, parse_body
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory, hit_to_json
 from recollect.http.proxy.memory_options import (
     MEMORY_FIELDS,
-    MemoryDefaults,
     MemoryOptions,
     parse_memory_options,
 )
@@ -58,29 +58,19 @@ class ChatCompletions:
     """The endpoint as a bare ASGI application, without a framework's overhead."""
 
     def __init__(
-        self,
-        memory: ChatMemory,
-        upstreams: UpstreamRouter,
-        defaults: MemoryDefaults,
-        *,
-        max_body: int,
-        models: UpstreamModels | None = None,
+        self, memory: ChatMemory, upstreams: UpstreamRouter, settings: Settings, models: UpstreamModels | None
     ) -> None:
-        self._memory = memory
-        self._upstreams = upstreams
-        self._defaults = defaults
-        self._max_body = max_body
-        self._models = models
+        self._memory, self._upstreams, self._settings, self._models = memory, upstreams, settings, models
         self._throttle = LoopThrottle(_CHATS_PER_TICK)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            raw = await receive_body(receive, self._max_body)
+            raw = await receive_body(receive, self._settings.max_body_mb << 20)
             await self._throttle.acquire()
             body = await parse_body(raw)
             fields = body.fields
             headers, caller = headers_by_name(scope["headers"]), scope["state"][STATE_CALLER]
-            options = parse_memory_options(fields, headers, self._defaults, caller=caller)
+            options = parse_memory_options(fields, headers, self._settings, caller=caller)
         except ClientDisconnected:
             return
         except (InvalidInput, NotAllowed) as error:

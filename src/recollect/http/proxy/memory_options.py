@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from recollect.config.settings import Settings
 from recollect.errors import InvalidInput
 from recollect.http.auth.caller import LOCAL_CALLER, Caller
 from recollect.http.params import IntegralFloat, Name
@@ -119,22 +120,8 @@ class MemoryOptions:
         return Where("type", Op.IN, tuple(map(str, self.types))) if self.types else EVERYTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryDefaults:
-    """Values for requests that name none; an empty `memory_id` is the user's own level.
-
-    Unless `enabled`, no request uses memory. With `opt_in`, a request uses memory only as far as it says so.
-    """
-
-    user: str = "default"
-    memory_id: str = ""
-    include_hits: bool = False
-    enabled: bool = True
-    opt_in: bool = False
-
-
 def parse_memory_options(
-    fields: Mapping[str, Any], headers: Mapping[str, str], defaults: MemoryDefaults, *, caller: Caller = LOCAL_CALLER
+    fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, *, caller: Caller = LOCAL_CALLER
 ) -> MemoryOptions:
     """Parse the options of a request; raises InvalidField, or NotAllowed if it names another user."""
     own = _parse_fields(fields)
@@ -143,14 +130,14 @@ def parse_memory_options(
     if switch not in _SWITCHES:
         raise InvalidField("X-Memory", f"must be on, off, read or write, got {switch[:40]!r}")
     reads, writes = _SWITCHES[switch]
-    is_on = bool(switch) or not defaults.opt_in
-    enabled = defaults.enabled and (is_on if config.enabled is None else config.enabled)
+    is_on = bool(switch) or not settings.chat_opt_in
+    enabled = settings.chat_memory and (is_on if config.enabled is None else config.enabled)
     stores = is_on if config.auto_store is None else config.auto_store
     context = own.memory_context or ChatMemoryContext()
     limit = config.retrieval_limit if own.memory_top_k is None else own.memory_top_k
     threshold = own.memory_score_threshold
     return MemoryOptions(
-        scope=_parse_scope(fields, own, headers, defaults, caller),
+        scope=_parse_scope(fields, own, headers, settings, caller),
         reads=reads and enabled and (limit is None or limit > 0) and caller.reads,
         writes=writes and enabled and stores and caller.writes,
         limit=limit,
@@ -159,7 +146,7 @@ def parse_memory_options(
         types=tuple(config.memory_types or ()),
         is_fact=_parse_signal(headers, "X-Memory-Is-Fact", context.is_fact),
         requires_tool=_parse_signal(headers, "X-Memory-Requires-Tool", context.requires_tool),
-        include_hits=defaults.include_hits if own.memory_hits is None else own.memory_hits,
+        include_hits=settings.chat_memory_hits if own.memory_hits is None else own.memory_hits,
         mode=own.memory_mode or _parse_mode(headers),
         model=_parse_model(fields.get("model")),
         restriction="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
@@ -201,7 +188,7 @@ def _parse_scope(
     fields: Mapping[str, Any],
     own: ChatMemoryFields,
     headers: Mapping[str, str],
-    defaults: MemoryDefaults,
+    settings: Settings,
     caller: Caller,
 ) -> Scope:
     context = own.memory_context or ChatMemoryContext()
@@ -212,8 +199,8 @@ def _parse_scope(
     users += [str(each) if type(each) in (str, int) else None for each in other_users]
     # All of them, so that naming another user is refused even if a more specific name overrides it.
     allowed = [caller.resolve_user(each) for each in users]
-    user = next(filter(None, allowed), defaults.user if caller.kind == "local" else None)
-    memory_id = own.memory_id or defaults.memory_id
+    user = next(filter(None, allowed), settings.chat_user if caller.kind == "local" else None)
+    memory_id = own.memory_id or settings.chat_memory_id
     projects = (headers.get("x-memory-project"), context.project_id or None)
     project = next(filter(None, [caller.resolve_project(each) for each in projects]), None)
     if project is None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
+from recollect.config.settings import Settings
 from recollect.errors import RecollectError
 from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.errors import send_openai_error
@@ -50,10 +51,8 @@ _UNSAFE_PATH = re.compile(r"(?:^|[/\\])\.|[;\0-\x1f]|//")
 class Passthrough:
     """Relays requests without memory, as a bare ASGI application."""
 
-    def __init__(self, upstreams: UpstreamRouter, *, shared: bool, max_body: int) -> None:
-        self._upstreams = upstreams
-        self._shared = shared
-        self._max_body = max_body
+    def __init__(self, upstreams: UpstreamRouter, settings: Settings) -> None:
+        self._upstreams, self._settings = upstreams, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body_received = asyncio.Event()
@@ -70,7 +69,7 @@ class Passthrough:
         body: bytes | None = None
         if len(self._upstreams.all) > 1 and headers.get("content-type", "").startswith("application/json"):
             # The body names the model, which decides the upstream.
-            body = await receive_body(receive, self._max_body)
+            body = await receive_body(receive, self._settings.max_body_mb << 20)
         has_body = "content-length" in headers or "transfer-encoding" in headers
         if body is not None or not has_body:
             body_received.set()
@@ -79,7 +78,7 @@ class Passthrough:
         else:
             model = (decode_object(body or b"") or {}).get("model")
         upstream = self._upstreams.for_model(model)
-        if not self._shared and _is_shared_account_request(scope, upstream, path):
+        if not self._settings.upstream_shared and _is_shared_account_request(scope, upstream, path):
             raise BadRequest(SHARED_ACCOUNT_MESSAGE, code="account_of_all", status=403)
         request = UpstreamRequest(
             method=scope["method"],

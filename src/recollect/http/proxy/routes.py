@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from posixpath import normpath
 from typing import Any
 
@@ -15,7 +14,6 @@ from recollect.config.settings import Settings
 from recollect.http.health import HealthMonitor
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.chat_memory import ChatMemory
-from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.responses import stored
@@ -25,7 +23,6 @@ from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
 from recollect.service.service import Service
-from recollect.sessions.step_output import DEFAULT_SESSION
 
 # The second is for clients whose base URL lacks the version.
 _CHAT_PATHS = ("/v1/chat/completions", "/chat/completions")
@@ -93,31 +90,15 @@ class Proxy:
     ) -> AsyncIterator[None]:
         """Answer requests; at the end wait until all turns are stored."""
         settings = self._settings
-        memory = ChatMemory(
-            resilient_memory,
-            limit=settings.search_limit,
-            min_score=settings.search_min_score,
-            health=health,
-            default_session=DEFAULT_SESSION if settings.recall_conversation else "",
-        )
-        defaults = MemoryDefaults(
-            user=settings.chat_user,
-            memory_id=settings.chat_memory_id,
-            include_hits=settings.chat_memory_hits,
-            enabled=settings.chat_memory,
-            opt_in=settings.chat_opt_in,
-        )
-        max_body = settings.max_body_mb << 20
-        self.chat = ChatCompletions(memory, upstreams, defaults, max_body=max_body, models=models)
-        self._passthrough = Passthrough(upstreams, shared=settings.upstream_shared, max_body=max_body)
+        memory = ChatMemory(resilient_memory, settings, health=health)
+        self.chat = ChatCompletions(memory, upstreams, settings, models)
+        self._passthrough = Passthrough(upstreams, settings)
         self.responses = ResponsesContext(
             service=service,
             memory=memory,
             upstream_of=upstreams.for_model,
-            defaults=defaults,
+            settings=settings,
             modes=upstreams.modes | {BUILT_IN: "translate"},
-            retention=timedelta(days=settings.responses_days),
-            max_body_bytes=max_body,
             models=models,
         )
         try:

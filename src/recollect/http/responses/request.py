@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recollect.aio.background import TaskSet
 from recollect.config.server_fields import ResponsesMode
+from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, NotAllowed, RecollectError
 from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.errors import send_openai_error
@@ -21,7 +22,7 @@ from recollect.http.proxy import asgi_io
 from recollect.http.proxy.asgi_io import BadRequest, ClientDisconnected
 from recollect.http.proxy.body import JsonBody, parse_body
 from recollect.http.proxy.chat_memory import ChatMemory
-from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
+from recollect.http.proxy.memory_options import MemoryOptions, parse_memory_options
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import Header, Upstream
 from recollect.model.scope import Scope as MemoryScope
@@ -41,15 +42,17 @@ class ResponsesContext:
     service: Callable[[], Service]
     memory: ChatMemory
     upstream_of: Callable[[object], Upstream]
-    defaults: MemoryDefaults = field(default_factory=MemoryDefaults)
+    settings: Settings = field(default_factory=Settings)
     modes: dict[str, ResponsesMode] = field(default_factory=dict)
-    retention: timedelta = timedelta(days=30)
     store_timeout_s: float = 0.3
-    max_body_bytes: int = 50_000_000
     models: UpstreamModels | None = None
     tasks: TaskSet = field(default_factory=TaskSet)
     # By user and id.
     pending_writes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+
+    @property
+    def retention(self) -> timedelta:
+        return timedelta(days=self.settings.responses_days)
 
     async def epoch(self, user: str) -> int:
         """Return the number of the user's erasures; raises Unavailable when it is awaited, not before."""
@@ -99,7 +102,7 @@ class AsgiRequest:
 
     def memory_options(self, fields: Mapping[str, Any]) -> MemoryOptions:
         headers = asgi_io.headers_by_name(self.headers)
-        return parse_memory_options(fields, headers, self.context.defaults, caller=self.caller)
+        return parse_memory_options(fields, headers, self.context.settings, caller=self.caller)
 
     def query_scope(self) -> MemoryScope:
         """Return the scope of a request without a body: the user is named by a header or by `user` in the query."""
@@ -113,7 +116,7 @@ class AsgiRequest:
         return scope
 
     async def body(self) -> bytes:
-        return await asgi_io.receive_body(self.receive, self.context.max_body_bytes)
+        return await asgi_io.receive_body(self.receive, self.context.settings.max_body_mb << 20)
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:
         """Send the head of a streamed answer."""

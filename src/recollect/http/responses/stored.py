@@ -23,7 +23,7 @@ _MAX_PAGE = 100
 
 
 async def retrieve_response(request: AsgiRequest) -> Json:
-    """GET /v1/responses/{id}"""
+    """Return a stored response."""
     if dict(request.query).get("stream", "").lower() in ("true", "1"):
         raise BadRequest(
             "a response that was answered cannot be streamed again: leave stream out to get it whole",
@@ -46,7 +46,7 @@ async def _load_response(request: AsgiRequest, scope: Scope, id: str) -> StoredR
 
 
 async def delete_response(request: AsgiRequest) -> Json:
-    """DELETE /v1/responses/{id}"""
+    """Delete a response."""
     scope, id = request.query_scope(), request.path_param("response_id")
     stored = await _load_response(request, scope, id)
     await request.context.service().responses.drop_response(scope, id)
@@ -69,7 +69,7 @@ async def _delete_upstream(request: AsgiRequest, stored: StoredResponse) -> None
 
 
 async def cancel_response(request: AsgiRequest) -> Json:
-    """POST /v1/responses/{id}/cancel"""
+    """Refuse to cancel a response."""
     stored = await _load_response(request, request.query_scope(), request.path_param("response_id"))
     raise BadRequest(
         f"response {stored.id} is {stored.body.get('status')}: only background responses, which are not supported, "
@@ -79,7 +79,7 @@ async def cancel_response(request: AsgiRequest) -> Json:
 
 
 async def list_input_items(request: AsgiRequest) -> Json:
-    """GET /v1/responses/{id}/input_items"""
+    """List the input of a response."""
     stored = await _load_response(request, request.query_scope(), request.path_param("response_id"))
     after, newest_first, limit = parse_page(request)
     items = list(reversed(stored.input_items)) if newest_first else list(stored.input_items)
@@ -117,7 +117,7 @@ _MAX_ITEMS = 20
 
 
 async def create_conversation(request: AsgiRequest) -> Json:
-    """POST /v1/conversations"""
+    """Create a conversation."""
     body = await request.body()
     fields = (await parse_json_object(body)).fields if body.strip() else {}
     items = [] if fields.get("items") is None else _parse_items(fields)
@@ -137,12 +137,12 @@ async def create_conversation(request: AsgiRequest) -> Json:
 
 
 async def retrieve_conversation(request: AsgiRequest) -> Json:
-    """GET /v1/conversations/{id}"""
+    """Return a conversation."""
     return _to_conversation(await _load_thread(request, request.query_scope()))
 
 
 async def update_conversation(request: AsgiRequest) -> Json:
-    """POST /v1/conversations/{id}"""
+    """Change the metadata."""
     fields = (await parse_json_object(await request.body())).fields
     scope = request.memory_options(fields).scope
     if "metadata" not in fields:
@@ -153,7 +153,7 @@ async def update_conversation(request: AsgiRequest) -> Json:
 
 
 async def delete_conversation(request: AsgiRequest) -> Json:
-    """DELETE /v1/conversations/{id}"""
+    """Delete a conversation."""
     scope = request.query_scope()
     thread = await _load_thread(request, scope)
     await request.context.service().responses.drop_thread(scope, thread.id)
@@ -161,7 +161,7 @@ async def delete_conversation(request: AsgiRequest) -> Json:
 
 
 async def list_items(request: AsgiRequest) -> Json:
-    """GET /v1/conversations/{id}/items"""
+    """List the items of a conversation."""
     scope = request.query_scope()
     thread = await _load_thread(request, scope)
     after, newest_first, limit = parse_page(request)
@@ -172,7 +172,7 @@ async def list_items(request: AsgiRequest) -> Json:
 
 
 async def create_items(request: AsgiRequest) -> Json:
-    """POST /v1/conversations/{id}/items"""
+    """Add items to a conversation."""
     fields = (await parse_json_object(await request.body())).fields
     items = _parse_items(fields)
     scope = request.memory_options(fields).scope
@@ -182,13 +182,13 @@ async def create_items(request: AsgiRequest) -> Json:
 
 
 async def retrieve_item(request: AsgiRequest) -> Json:
-    """GET /v1/conversations/{id}/items/{item_id}"""
+    """Return one item."""
     scope = request.query_scope()
     return await _load_item(request, scope, await _load_thread(request, scope))
 
 
 async def delete_item(request: AsgiRequest) -> Json:
-    """DELETE /v1/conversations/{id}/items/{item_id}"""
+    """Delete an item of a conversation."""
     scope = request.query_scope()
     thread = await _load_thread(request, scope)
     item = await _load_item(request, scope, thread)

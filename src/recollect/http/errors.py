@@ -162,14 +162,22 @@ def describe_error(request: Request, error: Exception) -> ErrorInfo:
         return _describe_http_exception(request, error)
     if not isinstance(error, errors.RecollectError):
         return ErrorInfo(500, "InternalServerError", "Internal server error; the server's log has the details")
-    is_field = isinstance(error, InvalidField)
     is_failed_match = isinstance(error, errors.StaleVersion) and "if-match" in request.headers
+    return error_info(error, status=412 if is_failed_match else None)
+
+
+def error_info(
+    error: errors.RecollectError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ErrorInfo:
+    """Describe an error of ours; its status is that of its class unless another is named."""
+    is_field = isinstance(error, InvalidField)
     return ErrorInfo(
-        412 if is_failed_match else status_of(error),
+        status or status_of(error),
         "InvalidInput" if is_field else type(error).__name__,
         printable(str(error)),
         parameter=error.name if isinstance(error, InvalidField) else "",
         retry_after_s=getattr(error, "retry_after_s", 1.0) if error.retryable else None,
+        headers=headers or {},
     )
 
 

@@ -23,7 +23,7 @@ from recollect.http.auth.address import Network, client_network, is_within
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REMOVED, Caller
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
-from recollect.http.errors import ErrorFormat, ErrorInfo, send_error, status_of
+from recollect.http.errors import ErrorFormat, error_info, send_error, status_of
 from recollect.http.page import PAGE_PREFIX
 from recollect.http.params import decode_header
 from recollect.http.routing import API_PREFIX
@@ -118,7 +118,7 @@ class AuthMiddleware:
             headers = {"Set-Cookie": self._authenticator.cookie("", scope)} if _has_wrong_cookie(scope, error) else {}
             if status_of(error) == 401:
                 headers["WWW-Authenticate"] = challenge(scope, self._authenticator.rules)
-            await send_error(scope, send, _describe_rejection(error, headers), self._error_formats)
+            await send_error(scope, send, error_info(error, headers=headers), self._error_formats)
             return
         await self._app(scope, receive, send)
 
@@ -264,11 +264,6 @@ def _caller_from_gateway(credentials: Credentials, rules: AuthRules) -> Caller:
     except InvalidInput as error:
         raise Unauthenticated(f"The gateway names no valid user: {error}") from None
     return Caller(kind="gateway", name="gateway", user=scope.user, project=scope.project or None)
-
-
-def _describe_rejection(error: RecollectError, headers: Mapping[str, str]) -> ErrorInfo:
-    retry_after_s = getattr(error, "retry_after_s", 1.0) if error.retryable else None
-    return ErrorInfo(status_of(error), type(error).__name__, str(error), retry_after_s=retry_after_s, headers=headers)
 
 
 def _has_wrong_cookie(scope: Scope, error: RecollectError) -> bool:

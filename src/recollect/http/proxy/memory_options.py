@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput
 from recollect.http.auth.caller import LOCAL_CALLER, Caller
-from recollect.http.params import IntegralFloat, Name
+from recollect.http.params import IntegralFloat, Name, StrictModel
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING, Filter, Op, Where
 from recollect.model.scope import Scope
@@ -45,14 +45,10 @@ _Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Type = Annotated[MemoryType, Field(strict=False)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
 _Mode = Literal["chat", "document", "task", "profile"]
 
 
-class ChatMemoryConfig(_Strict):
+class ChatMemoryConfig(StrictModel):
     """The options of memory for this request."""
 
     enabled: bool | None = None
@@ -62,7 +58,7 @@ class ChatMemoryConfig(_Strict):
     similarity_threshold: _Fraction | None = None
 
 
-class ChatMemoryContext(_Strict):
+class ChatMemoryContext(StrictModel):
     """The user and the project of the memory, and the caller's classification of the question."""
 
     user_id: Name | None = None
@@ -71,7 +67,7 @@ class ChatMemoryContext(_Strict):
     requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
-class ChatMemoryFields(_Strict):
+class ChatMemoryFields(StrictModel):
     """The fields of a request that control memory; they are not sent to the upstream."""
 
     memory_id: Name | None = Field(default=None, description="Names the memories that conversations share.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
+from functools import partial
 from posixpath import normpath
 from typing import Any
 
@@ -12,13 +13,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.config.settings import Settings
 from recollect.http.health import HealthMonitor
+from recollect.http.proxy.asgi_io import AsgiApp
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.responses import stored
 from recollect.http.responses.create import create_response
-from recollect.http.responses.request import Handler, ResponsesContext, ResponsesEndpoint
+from recollect.http.responses.request import Handler, ResponsesContext, answer
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
@@ -57,7 +59,7 @@ def responses_routes(context_of: Callable[[], ResponsesContext]) -> list[BaseRou
     return [
         Route(
             path,
-            ResponsesEndpoint(context_of, handler, checks_write=handler is not create_response),
+            AsgiApp(partial(answer, context_of, handler, checks_write=handler is not create_response)),
             methods=[method],
         )
         for method, path, handler in RESPONSES_ROUTES
@@ -75,8 +77,10 @@ class Proxy:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes; their applications are looked up for each request."""
-        chats = [Route(path, _LateApp(lambda: self.chat), methods=["POST"]) for path in _CHAT_PATHS]
-        passthrough = _UnreservedRoute("/v1/{path:path}", _LateApp(lambda: self._passthrough), methods=_METHODS)
+        chats = [Route(path, AsgiApp(lambda *asgi: self.chat(*asgi)), methods=["POST"]) for path in _CHAT_PATHS]
+        passthrough = _UnreservedRoute(
+            "/v1/{path:path}", AsgiApp(lambda *asgi: self._passthrough(*asgi)), methods=_METHODS
+        )
         return [*chats, *responses_routes(lambda: self.responses), passthrough]
 
     @asynccontextmanager
@@ -120,16 +124,6 @@ class ChatFastPath:
             await self._proxy.chat(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-class _LateApp:
-    """An application that exists once the server runs."""
-
-    def __init__(self, app: Callable[[], ASGIApp]) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app()(scope, receive, send)
 
 
 class _UnreservedRoute(Route):

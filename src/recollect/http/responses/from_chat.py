@@ -13,6 +13,7 @@ from recollect.http.responses.items import (
     MessageItem,
     OutputItem,
     ReasoningItem,
+    ResponseState,
     as_object,
     as_objects,
     as_text,
@@ -28,21 +29,16 @@ from recollect.model.times import now
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-class ResponseTranslator:
+class ResponseTranslator(ResponseState):
     """Translates the chunks of one chat completion to events, numbered in order; `response` is its current state."""
 
     def __init__(self, response: Json) -> None:
         self.response = response
-        self.is_finished = False
         self.next_number = 0
         self._open: list[OutputItem] = []
         self._output_count = 0
         self._finish: str | None = None
         self._is_done = False
-
-    @property
-    def id(self) -> str:
-        return str(self.response["id"])
 
     def begin(self) -> list[Json]:
         """Return the first events."""
@@ -145,7 +141,6 @@ class ResponseTranslator:
         return self._finish_events(events)
 
     def stop(self, status: str) -> None:
-        """End the response with a status, as far as it was answered."""
         if not self.is_finished:
             self._close_all("incomplete")
             self.response["status"] = status

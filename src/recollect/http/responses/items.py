@@ -22,6 +22,22 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+class ResponseState:
+    """A response as it is being answered; `is_finished` is set once its end is known."""
+
+    response: Json
+    is_finished = False
+
+    @property
+    def id(self) -> str:
+        """Its id; empty as long as it has none."""
+        return as_text(self.response.get("id"))
+
+    def stop(self, status: str) -> None:
+        """End it with a status, as far as it was answered."""
+        raise NotImplementedError
+
+
 _PREFIXES = {
     "message": "msg",
     "function_call": "fc",

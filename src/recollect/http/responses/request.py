@@ -272,35 +272,35 @@ def _parse_flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
 Handler: TypeAlias = Callable[[AsgiRequest], Awaitable[Json | None]]
 
 
-class ResponsesEndpoint:
-    """An ASGI application that runs a handler and answers its errors; some handlers check the right to write."""
+async def answer(
+    context_of: Callable[[], ResponsesContext],
+    handler: Handler,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    checks_write: bool,
+) -> None:
+    """Run a handler and answer its errors; without `checks_write` it checks the right to write itself."""
+    is_started = False
 
-    def __init__(self, context_of: Callable[[], ResponsesContext], handler: Handler, *, checks_write: bool) -> None:
-        self._context_of = context_of
-        self._handler = handler
-        self._checks_write = checks_write
+    async def send_and_note(message: Message) -> None:
+        nonlocal is_started
+        is_started = True
+        await send(message)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_started = False
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal is_started
-            is_started = True
-            await send(message)
-
-        request = AsgiRequest(scope, receive, send_and_note, self._context_of())
-        try:
-            if scope["method"] in ("GET", "HEAD"):
-                request.caller.check_can_read()
-            elif self._checks_write:
-                request.caller.check_can_write()
-            answer = await self._handler(request)
-            if answer is not None:
-                await request.answer_json(answer)
-        except ClientDisconnected:
-            return
-        except RecollectError as error:
-            if is_started:
-                # The status is sent already: raising closes the connection.
-                raise
-            await send_openai_error(send, error)
+    request = AsgiRequest(scope, receive, send_and_note, context_of())
+    try:
+        if scope["method"] in ("GET", "HEAD"):
+            request.caller.check_can_read()
+        elif checks_write:
+            request.caller.check_can_write()
+        if (body := await handler(request)) is not None:
+            await request.answer_json(body)
+    except ClientDisconnected:
+        return
+    except RecollectError as error:
+        if is_started:
+            # The status is sent already: raising closes the connection.
+            raise
+        await send_openai_error(send, error)

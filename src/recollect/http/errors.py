@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from starlette.routing import Match
 from starlette.types import Scope, Send
 
 from recollect import errors
+from recollect.http.large_json import SafeJSONResponse
 from recollect.http.params import PATTERN_REMEDIES
 from recollect.http.proxy.asgi_io import BadRequest, send_json
 from recollect.http.proxy.memory_options import InvalidField
@@ -264,16 +264,6 @@ def _allowed_methods(request: Request) -> list[str]:
     # A fixed path counts, not a path with a parameter that matches it as well.
     same_path = [route for route in matching if getattr(route, "path", "") == getattr(matching[0], "path", "")]
     return sorted({method for route in same_path for method in getattr(route, "methods", None) or ()})
-
-
-class SafeJSONResponse(JSONResponse):
-    """JSON in which half a character of the client's, which has no UTF-8, is escaped as the client may send it."""
-
-    def render(self, content: Any) -> bytes:
-        try:
-            return super().render(content)
-        except UnicodeEncodeError:
-            return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def error_response(error: ErrorInfo, error_format: ErrorFormat) -> JSONResponse:

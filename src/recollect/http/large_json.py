@@ -194,6 +194,13 @@ async def parse_large(text: str, decode: Decode) -> tuple[Any, Mapping[int, Cont
 _LONG_CHARS = 1 << 15
 
 
+class SafeJSONResponse(JSONResponse):
+    """JSON in which half a character is escaped."""
+
+    def render(self, content: Any) -> bytes:
+        return dump_json(content)
+
+
 class SlicedJSONResponse(JSONResponse):
     """A JSON object whose lists or texts may be long; it is encoded when it is sent."""
 
@@ -216,12 +223,12 @@ def _encode(value: Any, parts: list[bytes], *, levels: int) -> Generator[None, N
     if isinstance(value, str) and len(value) > _LONG_CHARS:
         parts.append(b'"')
         for start in range(0, len(value), _LONG_CHARS):
-            parts.append(_dump(value[start : start + _LONG_CHARS])[1:-1])
+            parts.append(dump_json(value[start : start + _LONG_CHARS])[1:-1])
             yield
         parts.append(b'"')
     elif levels and isinstance(value, Mapping) and (levels == 3 or any(map(_is_long, value.values()))):
         for number, (name, item) in enumerate(value.items()):
-            parts.append((b"," if number else b"{") + _dump(name) + b":")
+            parts.append((b"," if number else b"{") + dump_json(name) + b":")
             yield from _encode(item, parts, levels=levels - 1)
         parts.append(b"}" if value else b"{}")
     elif levels and isinstance(value, list | tuple):
@@ -230,7 +237,7 @@ def _encode(value: Any, parts: list[bytes], *, levels: int) -> Generator[None, N
             yield from _encode(item, parts, levels=levels - 1)
         parts.append(b"]" if value else b"[]")
     else:
-        parts.append(_dump(value))
+        parts.append(dump_json(value))
         yield
 
 
@@ -238,12 +245,12 @@ def _is_long(value: object) -> bool:
     return isinstance(value, str) and len(value) > _LONG_CHARS
 
 
-def _dump(value: Any) -> bytes:
+def dump_json(value: Any) -> bytes:
+    """Encode a value; half a character of the client's, which has no UTF-8, is escaped as the client may send it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # Half a character of the client's, which has no UTF-8, is escaped as the client may send it.
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 

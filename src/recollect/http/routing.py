@@ -18,8 +18,8 @@ from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller, record_access
-from recollect.http.errors import Error, ErrorFormat, SafeJSONResponse, api_error, error_responses, printable
-from recollect.http.large_json import SMALL_CHARS, parse_json
+from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
+from recollect.http.large_json import SMALL_CHARS, SafeJSONResponse, parse_json
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.model.arguments import parse_author

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.http.auth.caller import Caller, CallerDep
-from recollect.http.errors import SafeJSONResponse
+from recollect.http.large_json import SafeJSONResponse
 from recollect.http.params import IDEMPOTENCY_KEY_PATTERN
 from recollect.http.routing import ServiceDep, get_named_user
 from recollect.model.change import IdempotencyToken

@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, create_model
 
 from recollect.errors import InvalidInput, StaleVersion
-from recollect.http.errors import Error, SafeJSONResponse, error_responses
-from recollect.http.large_json import SlicedJSONResponse
+from recollect.http.errors import Error, error_responses
+from recollect.http.large_json import SafeJSONResponse, SlicedJSONResponse
 from recollect.http.params import CURSOR_PATTERN, Id, Label, ResponseModel, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
 from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust
@@ -181,8 +181,6 @@ _VERSION = re.compile(r'(?:W/)?"?([0-9]{1,18})"?')
 _ETAG_HEADER = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}
 WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": _ETAG_HEADER}}
 WITH_ETAG_AND_IF_MATCH = {**WITH_ETAG, **error_responses(Error, 412)}
-EVENT_STREAM = "text/event-stream"
-EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def _expected_version(

@@ -211,7 +211,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def guarded_protocol(settings: Settings) -> type[asyncio.Protocol]:
-    """Return the protocol class for uvicorn with the limits of the settings."""
 
     class Protocol(GuardedProtocol):
         limits = ConnectionLimits(settings)

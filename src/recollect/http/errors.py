@@ -76,7 +76,6 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request can succeed later."""
         return self.retry_after_s is not None
 
     @property
@@ -90,7 +89,6 @@ ErrorFormat: TypeAlias = Callable[[ErrorInfo], dict[str, Any]]
 
 
 def api_error(error: ErrorInfo) -> dict[str, Any]:
-    """Return the error body of the REST API."""
     return {"error": {"code": error.code, "message": error.message, "retryable": error.retryable}}
 
 
@@ -118,7 +116,6 @@ def openai_error(error: ErrorInfo) -> dict[str, Any]:
 async def send_openai_error(
     send: Send, error: errors.RecollectError, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Answer an error of the proxy or of the Responses API."""
     status, code, parameter = status_of(error), "", ""
     match error:
         case BadRequest():
@@ -144,7 +141,6 @@ PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {"/v1/": openai_error, "/chat/c
 
 
 def error_format_for(path: str, formats: Mapping[str, ErrorFormat]) -> ErrorFormat:
-    """Return the error format of the interface that serves the path."""
     matching = [prefix for prefix in formats if path.startswith(prefix)]
     return formats[max(matching, key=len)] if matching else api_error
 

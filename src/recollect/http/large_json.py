@@ -58,7 +58,6 @@ class Container:
 
 
 def skip_whitespace(text: str, at: int) -> int:
-    """Return the position after any whitespace."""
     # The pattern is needed only for more than one space, which is rare.
     if text[at : at + 1] not in _NO_OR_ONE_SPACE:
         return at
@@ -226,7 +225,11 @@ def _encode(value: Any, parts: list[bytes], *, levels: int) -> Generator[None, N
             parts.append(dump_json(value[start : start + _LONG_CHARS])[1:-1])
             yield
         parts.append(b'"')
-    elif levels and isinstance(value, Mapping) and (levels == 3 or any(map(_is_long, value.values()))):
+    elif (
+        levels
+        and isinstance(value, Mapping)
+        and (levels == 3 or any(isinstance(each, str) and len(each) > _LONG_CHARS for each in value.values()))
+    ):
         for number, (name, item) in enumerate(value.items()):
             parts.append((b"," if number else b"{") + dump_json(name) + b":")
             yield from _encode(item, parts, levels=levels - 1)
@@ -239,10 +242,6 @@ def _encode(value: Any, parts: list[bytes], *, levels: int) -> Generator[None, N
     else:
         parts.append(dump_json(value))
         yield
-
-
-def _is_long(value: object) -> bool:
-    return isinstance(value, str) and len(value) > _LONG_CHARS
 
 
 def dump_json(value: Any) -> bytes:

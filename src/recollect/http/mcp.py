@@ -50,7 +50,6 @@ class McpEndpoint:
         self._task: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
-        """Return the routes, if MCP is served."""
         if not self._settings.mcp:
             return []
         paths = (MCP_PATH, f"{MCP_PATH}/{{project:path}}")
@@ -61,7 +60,6 @@ class McpEndpoint:
         return routes
 
     async def close(self) -> None:
-        """End open streams."""
         self._stop.set()
         if self._task is not None:
             await self._task

@@ -80,7 +80,6 @@ class Router(APIRouter):
         )
 
     def error_responses(self, *statuses: int) -> dict[int | str, dict[str, Any]]:
-        """Return what OpenAPI says about errors with these statuses."""
         return error_responses(self.error_model, *statuses)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:

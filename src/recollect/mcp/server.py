@@ -297,7 +297,6 @@ class McpServer:
         return EmptyResult()
 
     async def close(self) -> None:
-        """End all streams of notices."""
         for handler in list(self._listeners):
             handler.close()
         tasks, self._subscriptions = list(self._subscriptions.values()), {}
@@ -350,7 +349,6 @@ async def _about_me(access: McpAccess) -> str:
 
 
 def request_state(ctx: _Context) -> Mapping[str, Any]:
-    """Return the state of the HTTP request."""
     assert ctx.request is not None
     state: Mapping[str, Any] = ctx.request.scope["state"]
     return state

@@ -64,12 +64,10 @@ class McpTool:
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        """The schema of the result's values."""
         return {"type": "object", "properties": dict(self.result), "required": sorted(self.result)}
 
     @property
     def annotations(self) -> dict[str, bool]:
-        """The hints of the protocol."""
         return {**(self.hints if self.writes else {"readOnlyHint": True}), "openWorldHint": False}
 
     async def run(self, access: McpAccess, arguments: Mapping[str, Any]) -> ToolResult:
@@ -298,6 +296,5 @@ def select_tools(groups: str) -> dict[str, McpTool]:
 
 
 def describe_failure(error: RecollectError) -> str:
-    """Return the message of an error for the model."""
     retry = " Try it once more later." if error.retryable else ""
     return f"Not done: {error}.{retry}"

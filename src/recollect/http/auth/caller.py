@@ -95,7 +95,6 @@ class Caller:
             raise NotAllowed("Level 'user' is for all projects, and the credentials are limited to one")
 
     def check_can_read(self) -> None:
-        """Raise NotAllowed if the caller may only write."""
         self._check_identified()
         if not self.reads:
             raise NotAllowed("This key may write, not read")
@@ -107,13 +106,11 @@ class Caller:
         return outcome
 
     def check_can_write(self) -> None:
-        """Raise NotAllowed if the caller may only read."""
         self._check_identified()
         if not self.writes:
             raise NotAllowed("This key may read, not write")
 
     def check_admin(self) -> None:
-        """Raise NotAllowed unless the caller is an administrator."""
         self._check_identified()
         if not self.admin:
             raise NotAllowed("This concerns all users and needs an admin key")
@@ -136,7 +133,6 @@ LOCAL_CALLER = Caller(kind="local", name="local", admin=True)
 
 
 def get_caller(request: HTTPConnection) -> Caller:
-    """Return the caller that the middleware found."""
     caller: Caller = request.scope["state"][STATE_CALLER]
     return caller
 

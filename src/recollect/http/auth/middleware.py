@@ -79,7 +79,6 @@ class Lockout:
         return max(0.0, window.started + WINDOW_S - self._clock())
 
     def record_failure(self, address: str) -> None:
-        """Count a wrong credential of the peer."""
         peer, moment = client_network(address), self._clock()
         window = self._windows.get(peer)
         if window is None or moment - window.started >= WINDOW_S:
@@ -106,7 +105,6 @@ class AuthMiddleware:
         self._app, self._authenticator, self._error_formats = app, authenticator, error_formats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its caller, or reject it."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith(_OPEN_PREFIXES):
             await self._app(scope, receive, send)
             return
@@ -115,7 +113,9 @@ class AuthMiddleware:
             scope.update(await self._authenticator.authenticate(scope))
         except RecollectError as error:
             # Without the wrong cookie the page can log in; it would also count as a failure each time.
-            headers = {"Set-Cookie": self._authenticator.cookie("", scope)} if _has_wrong_cookie(scope, error) else {}
+            has_cookie = any(name == b"cookie" and read_cookie(value) for name, value in scope["headers"])
+            is_wrong = has_cookie and isinstance(error, Unauthenticated)
+            headers = {"Set-Cookie": self._authenticator.cookie("", scope)} if is_wrong else {}
             if status_of(error) == 401:
                 headers["WWW-Authenticate"] = challenge(scope, self._authenticator.rules)
             await send_error(scope, send, error_info(error, headers=headers), self._error_formats)
@@ -139,7 +139,6 @@ class Authenticator:
         return await self._verify(key, self._origin(scope, self._read_credentials(scope)), keys)
 
     def cookie(self, key: str, scope: Scope) -> str:
-        """Return the Set-Cookie header that stores a key, or deletes it if it is empty."""
         return cookie_header(key, scope, base_path=self._rules.base_path, proxies=self._rules.proxies)
 
     def _read_credentials(self, scope: Scope) -> Credentials:
@@ -266,12 +265,6 @@ def _caller_from_gateway(credentials: Credentials, rules: AuthRules) -> Caller:
     return Caller(kind="gateway", name="gateway", user=scope.user, project=scope.project or None)
 
 
-def _has_wrong_cookie(scope: Scope, error: RecollectError) -> bool:
-    return isinstance(error, Unauthenticated) and any(
-        name == b"cookie" and read_cookie(value) for name, value in scope["headers"]
-    )
-
-
 Header = tuple[bytes, bytes]
 _PREFIX = KEY_PREFIX.encode()
 _KEY_HEADERS = (b"x-api-key", b"api-key")
@@ -361,7 +354,6 @@ _CHAT_PATHS = frozenset(["/v1/chat/completions", "/v1/models"])
 
 
 def accepts_cookie(path: str) -> bool:
-    """Return whether the cookie authenticates requests for this path."""
     return path.startswith(f"{API_PREFIX}/") or path in _CHAT_PATHS
 
 
@@ -375,7 +367,6 @@ def read_cookie(header: bytes) -> str:
 
 
 def without_cookie(header: bytes) -> bytes:
-    """Return a Cookie header without ours."""
     parts = [part.strip() for part in header.split(b";")]
     return b"; ".join(part for part in parts if part and part.partition(b"=")[0].strip() != _NAME)
 

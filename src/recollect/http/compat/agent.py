@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fastapi import Depends, Request
+from fastapi import Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -160,11 +160,6 @@ class AgentProvider:
                 await each.close()
 
 
-async def _get_agent_provider(request: Request) -> AgentProvider:
-    provider: AgentProvider = request.app.state.agents
-    return provider
-
-
 router = Router("agent", prefix="/v1", operation_prefix="agent_", error_format=format_error, error_model=Failed)
 _EVENT_SCHEMA = event_schema(map(str, EventKind))
 
@@ -172,12 +167,11 @@ _EVENT_SCHEMA = event_schema(map(str, EventKind))
 @router.post(
     "/agent", response_model=AgentResponse, responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}}
 )
-async def ask_agent(
-    ctx: ContextDep, agents: Annotated[AgentProvider, Depends(_get_agent_provider)], body: AgentRequest
-) -> Any:
+async def ask_agent(ctx: ContextDep, request: Request, body: AgentRequest) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
     from recollect.agent.finish import BY
 
+    agents: AgentProvider = request.app.state.agents
     agent = await agents.get(ctx.service)
     # An unknown group is rejected before a stream begins.
     agent.toolbox.allowed(body.group)

@@ -77,7 +77,6 @@ class PageFile:
 
 @cache
 def page_files() -> Mapping[str, PageFile]:
-    """Return the files of the page by their paths."""
     return {path.relative_to(_FOLDER).as_posix(): _read_file(path) for path in _FOLDER.rglob("*") if path.is_file()}
 
 
@@ -92,7 +91,6 @@ def _read_file(path: Path) -> PageFile:
 
 @page_router.api_route("/", methods=["GET", "HEAD"])
 async def page(request: Request) -> Response:
-    """Return the page."""
     return page_files()[_INDEX].response(request)
 
 

@@ -118,12 +118,10 @@ class DisconnectWatcher:
 
 
 def response_start(status: int, headers: Sequence[Header]) -> Message:
-    """Return the ASGI message that begins a response."""
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
 def response_body(body: bytes, *, more: bool) -> Message:
-    """Return the ASGI message with a piece of a response's body."""
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
@@ -217,7 +215,6 @@ def headers_for_client(
 
 
 def strip_hop_by_hop(headers: Sequence[Header]) -> list[Header]:
-    """Return the headers that do not apply to a single connection."""
     values = (value for name, value in headers if name.lower() == b"connection")
     named = {each.strip().lower() for value in values for each in value.split(b",")}
     return [(name, value) for name, value in headers if (low := name.lower()) not in _HOP_BY_HOP and low not in named]

@@ -88,7 +88,11 @@ class ChatCompletions:
         self, scope: Scope, send: Send, raw: bytes, body: JsonBody, fields: Mapping[str, Any], options: MemoryOptions
     ) -> None:
         messages = fields.get("messages")
-        if not isinstance(messages, list) or not body.has_one("messages") or not all(map(_is_message, messages)):
+        if (
+            not isinstance(messages, list)
+            or not body.has_one("messages")
+            or not all(isinstance(each, dict) for each in messages)
+        ):
             # Invalid messages are left to the upstream to refuse, without memory.
             options, messages = MemoryOptions(scope=options.scope, reads=False, writes=False), []
         chat = await self._memory.begin(options, messages)
@@ -147,10 +151,6 @@ class ChatCompletions:
 
     async def _store_answer(self, chat: ChatContext, recorder: StreamRecorder, quotes_memory: bool) -> None:
         await self._memory.store_answer(chat, await recorder.text(), quotes_memory=quotes_memory)
-
-
-def _is_message(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 async def _relay_with_hits(send: Send, reply: UpstreamResponse, chat: ChatContext, recorder: StreamRecorder) -> None:

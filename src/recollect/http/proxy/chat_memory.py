@@ -29,7 +29,6 @@ _log = logging.getLogger("recollect")
 
 
 def hit_to_json(hit: Hit) -> dict[str, Any]:
-    """Return a hit as `memory_hits` lists it."""
     record = hit.record
     return {
         "role": str(record.detail.get("role") or "memory"),
@@ -64,7 +63,6 @@ class ChatContext:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that report on memory."""
         headers = {"x-memory-status": self.status, "x-memory-hits": str(len(self.hits))}
         return headers | {"x-memory-turn": self.turn_id} if self.turn_id else headers
 

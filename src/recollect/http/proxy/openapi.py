@@ -40,7 +40,6 @@ class OpenAIError(BaseModel):
 
 
 def proxy_schemas() -> Schema:
-    """Return the schemas that the paths refer to."""
     nested: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["$defs"]
     return error_schemas([OpenAIError]) | nested
 

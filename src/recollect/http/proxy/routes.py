@@ -55,7 +55,6 @@ RESPONSES_ROUTES: tuple[tuple[str, str, Handler], ...] = (
 
 
 def responses_routes(context_of: Callable[[], ResponsesContext]) -> list[BaseRoute]:
-    """Return the routes of the Responses and Conversations APIs."""
     return [
         Route(
             path,
@@ -130,7 +129,6 @@ class _UnreservedRoute(Route):
     """A route for every path below a prefix, except those that begin with a reserved name."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
-        """Match unless the path is reserved."""
         match, child_scope = super().matches(scope)
         if match is Match.NONE or _RESERVED_NAMES.isdisjoint(_first_names(child_scope["path_params"]["path"])):
             return match, child_scope

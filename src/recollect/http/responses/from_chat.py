@@ -41,7 +41,6 @@ class ResponseTranslator(ResponseState):
         self._is_done = False
 
     def begin(self) -> list[Json]:
-        """Return the first events."""
         kinds = ("response.created", "response.in_progress")
         return self._number_events({"type": kind, "response": dict(self.response)} for kind in kinds)
 
@@ -180,7 +179,6 @@ _EVENTS: Sequence[Header] = (
 async def answer_from_chat(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, hits: list[Any] | None
 ) -> None:
-    """Answer with a translated chat completion."""
     id = writer.history.root_id if not writer.params.previous_id else make_id("response")
     response = new_response(writer.params, id=id, created_at=int(writer.started_at.timestamp()))
     translator = ResponseTranslator(response)
@@ -223,7 +221,6 @@ async def _answer_streamed(
 
 
 async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslator) -> AsyncIterator[list[Json]]:
-    """Iterate over the events of a reply."""
     try:
         if not headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
             # Some upstreams ignore `stream`.

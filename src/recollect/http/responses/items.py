@@ -93,7 +93,6 @@ _ECHOED: Mapping[str, Any] = {
 
 
 def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
-    """Return a response without output."""
     fields = params.fields
     echoed = {name: default if fields.get(name) is None else fields[name] for name, default in _ECHOED.items()}
     text = echoed["text"]
@@ -118,7 +117,6 @@ def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
 
 
 def to_response_usage(chat: Mapping[str, Any]) -> Json:
-    """Convert the usage of a chat completion."""
 
     def count(name: str, details: str = "") -> int:
         value = (as_object(chat.get(details)) if details else chat).get(name)

@@ -177,7 +177,6 @@ class PassthroughState(ResponseState):
 async def relay_response(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, upstream: str, hits: list[Any] | None
 ) -> None:
-    """Relay the upstream's answer, and store it."""
     headers = headers_for_client(reply.headers, writer.chat.headers, drop=(b"content-length",))
     if headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
         await _relay_streamed(request, reply, writer, headers, upstream=upstream)

@@ -71,7 +71,6 @@ class ResponsesContext:
         task.add_done_callback(done)
 
     async def wait_for_write(self, user: str, id: str) -> None:
-        """Wait for a response or conversation that is being stored."""
         if task := self.pending_writes.get((user, id)):
             await asyncio.wait({task}, timeout=_PENDING_WRITE_TIMEOUT_S)
 
@@ -119,22 +118,18 @@ class AsgiRequest:
         return await asgi_io.receive_body(self.receive, self.context.settings.max_body_mb << 20)
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:
-        """Send the head of a streamed answer."""
         await self.send(asgi_io.response_start(status, headers))
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
-        """Send a piece of the body."""
         await self.send(asgi_io.response_body(body, more=more))
 
     async def answer(self, status: int, body: bytes, headers: Sequence[Header] = ()) -> None:
-        """Send a complete answer."""
         await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
         await self.write(body, more=False)
 
     async def answer_json(
         self, value: Mapping[str, Any], headers: Sequence[Header] = (), *, status: int = 200
     ) -> None:
-        """Send a complete answer in JSON."""
         await self.answer(status, json.dumps(value, separators=(",", ":")).encode(), [_JSON, *headers])
 
 
@@ -281,7 +276,6 @@ async def answer(
     *,
     checks_write: bool,
 ) -> None:
-    """Run a handler and answer its errors; without `checks_write` it checks the right to write itself."""
     is_started = False
 
     async def send_and_note(message: Message) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import Body, Depends, HTTPException, Path, Query, Request
+from fastapi import Body, HTTPException, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
@@ -23,22 +21,25 @@ from recollect.http.compat.mem0_filters import (
     MATCH_NOTHING,
     MAX_NAME_CHARS,
     METADATA_FIELDS,
+    EntityFields,
+    EntityQuery,
+    check_entity_fields,
     entity_metadata,
     entity_names,
     entity_scope,
     filter_for,
     find_owners,
     parse_entity_ids,
+    parse_query_filter,
     to_entity,
+    to_iso,
+    to_mem0_memory,
     user_from_filter,
 )
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import (
-    CHECKED_NAME,
-    OPTIONAL_NAME_PATTERN,
     Count,
     FreeText,
-    Name,
     RequiredName,
     ResponseModel,
     Seconds,
@@ -51,7 +52,7 @@ from recollect.http.routing import Router, check_query_names
 from recollect.model.arguments import parse_messages
 from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.job import JobState
-from recollect.model.memory import MemoryRecord, Trust, text_hash
+from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.messages import describe_excess, message_role, message_text
 from recollect.model.query import MAX_VALUES, Filter, Listing, Op, both, where
 from recollect.model.result import Hit
@@ -64,7 +65,6 @@ from recollect.remember import MemoryInput
 _MEMORY_ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90.YWxleA"
 Event: TypeAlias = Literal["ADD", "UPDATE", "DELETE"]
 _EVENTS: Mapping[ChangeKind, Event] = {ChangeKind.ADD: "ADD", ChangeKind.RESTORE: "ADD", ChangeKind.FORGET: "DELETE"}
-EntityId = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
 Timestamp = Annotated[Seconds | Time, Field(description="When it was said: ISO 8601, or seconds since 1970.")]
 Day = Annotated[str, Field(max_length=10, json_schema_extra={"format": "date"}, description="The last valid day.")]
 Filters = Annotated[
@@ -93,40 +93,13 @@ _Message = Annotated[
 ]
 
 
-class EntityFields(BaseModel):
-    """The owner of memories; other fields, which mem0's clients send as well, are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    user_id: Name | None = Field(default=None, description="The user; at least one of the four is required.")
-    agent_id: EntityId | None = Field(default=None, description="The agent.")
-    app_id: EntityId | None = Field(default=None, description="The app.")
-    run_id: EntityId | None = Field(default=None, description="The run, which is a session.")
-
-    def entity_ids(self, *sources: Mapping[str, Any] | None) -> dict[str, str]:
-        """Return the entities that the fields and the sources name."""
-        return parse_entity_ids({name: getattr(self, name) for name in FIELDS}, *sources)
-
-
-async def _entity_query(owner: Annotated[EntityFields, Query()]) -> EntityFields:
-    return owner
-
-
-EntityQuery = Annotated[EntityFields, Depends(_entity_query)]
-
-
-def _check_entity_fields(filters: dict[str, Any]) -> dict[str, Any]:
-    EntityFields.model_validate(filters)
-    return filters
-
-
 class Mem0Add(EntityFields):
     """Messages to learn from, or to store verbatim if `infer` is false."""
 
     model_config = example(messages=[{"role": "user", "content": "I'm allergic to peanuts"}], user_id="alex")
 
     messages: Annotated[str, Field(max_length=MAX_TEXT_BYTES)] | _Message | list[_Message]
-    filters: Annotated[dict[str, Any], AfterValidator(_check_entity_fields)] | None = Field(
+    filters: Annotated[dict[str, Any], AfterValidator(check_entity_fields)] | None = Field(
         default=None, description="The owner, where clients name it here."
     )
     metadata: dict[str, Any] | None = None
@@ -319,30 +292,6 @@ class Mem0Pong(ResponseModel):
     user_email: str | None = None
 
 
-def to_mem0_memory(
-    record: MemoryRecord, caller: Caller, *, score: float | None = None, fields: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Return a memory as mem0's clients expect it, or only its id and some fields."""
-    kind, name = to_entity(record.scope.user)
-    metadata = {each: value for each, value in record.metadata.items() if each not in FIELDS}
-    memory = {
-        "id": public_id(record, caller),
-        "memory": record.content,
-        "user_id": name if kind == "user" else None,
-        "agent_id": record.metadata.get("agent_id"),
-        "app_id": record.metadata.get("app_id"),
-        "run_id": record.scope.session or None,
-        "hash": text_hash(record.content),
-        "metadata": metadata or None,
-        "categories": list(record.tags) or [str(record.category)],
-        "created_at": _iso(record.created_at),
-        "updated_at": _iso(record.updated_at),
-        "expiration_date": record.expires_at.date().isoformat() if record.expires_at else None,
-        **({} if score is None else {"score": round(score, 6)}),
-    }
-    return {name: memory[name] for name in memory if name == "id" or name in fields} if fields else memory
-
-
 def to_mem0_history(record: MemoryRecord, entries: Sequence[HistoryEntry], memory_id: str) -> list[Mem0HistoryEntry]:
     """Return the changes of a memory, oldest first; `entries` come newest first and have only what they changed."""
     kind, name = to_entity(record.scope.user)
@@ -358,23 +307,18 @@ def to_mem0_history(record: MemoryRecord, entries: Sequence[HistoryEntry], memor
                 new_memory=None if event == "DELETE" else content,
                 event=event,
                 user_id=name if kind == "user" else None,
-                created_at=_iso(entry.at),
-                updated_at=_iso(entry.at),
+                created_at=to_iso(entry.at),
+                updated_at=to_iso(entry.at),
             )
         )
         content = before
     return changes[::-1]
 
 
-def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat()
-
-
 # mem0's clients wait five minutes for learning; an LLM that takes longer than this is not waited for.
 LEARN_S = 60.0
 _MAX_OWNERS = 100
 _MAX_LISTED = 10_000
-_MAX_FILTER_CHARS = 4_000
 # No user has this name: ids contain no control characters.
 _NOBODY = "\0"
 _NAME_THE_OWNER = "Name the owner of the memories: one of user_id, agent_id, app_id and run_id"
@@ -610,23 +554,9 @@ async def delete_all(
 ) -> Mem0Message:
     """Forget all memories of an owner, or those that match a filter; this can be undone."""
     check_query_names(request, {*FIELDS, "filters", *_IGNORED_PARAMS})
-    parsed = _parse_filters(filters)
+    parsed = parse_query_filter(filters)
     await _delete_all(ctx, owner.entity_ids(user_from_filter(parsed)), parsed)
     return Mem0Message(message="Memories deleted successfully!")
-
-
-def _parse_filters(text: str | None) -> dict[str, Any]:
-    """Parse a filter in a query string; mem0's Python client writes it as a Python literal."""
-    if text is None:
-        return {}
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            filters = parse(text[:_MAX_FILTER_CHARS])
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        if isinstance(filters, dict):
-            return filters
-    raise InvalidInput('filters must be a JSON object, such as {"user_id": "alex"}')
 
 
 async def _delete_all(ctx: Context, names: Mapping[str, str], filters: Mapping[str, Any]) -> None:

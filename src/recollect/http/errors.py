@@ -131,7 +131,7 @@ async def send_openai_error(
         case errors.UpstreamUnavailable():
             status, code = 502, getattr(error, "code", type(error).__name__)
             _log.warning("%s", error)
-    retry_after_s = 1.0 if error.retryable and status != 502 else None
+    retry_after_s = getattr(error, "retry_after_s", 1.0) if error.retryable and status != 502 else None
     info = ErrorInfo(status, code, str(error), parameter, retry_after_s, headers or {})
     await send_json(send, status, openai_error(info), info.all_headers)
 

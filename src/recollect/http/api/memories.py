@@ -43,10 +43,7 @@ from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceD
 from recollect.model.arguments import parse_idempotency_key, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
-from recollect.model.result import (
-    FACETS,
-    Page,
-)
+from recollect.model.result import FACETS, Page
 from recollect.model.scope import Level
 from recollect.remember import MemoryInput
 

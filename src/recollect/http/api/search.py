@@ -10,15 +10,7 @@ from pydantic import Field
 
 from recollect.errors import InvalidInput, NotFound
 from recollect.http.api.schemas import Filter as FilterBody
-from recollect.http.api.schemas import (
-    JsonObject,
-    Limit,
-    ListOf,
-    MemoryHit,
-    fields_of,
-    json_response,
-    optional_field,
-)
+from recollect.http.api.schemas import JsonObject, Limit, ListOf, MemoryHit, fields_of, json_response, optional_field
 from recollect.http.api.sessions import Messages, dump_messages
 from recollect.http.auth.caller import Caller, CallerDep
 from recollect.http.large_json import SlicedJSONResponse

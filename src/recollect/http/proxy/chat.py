@@ -33,20 +33,11 @@ from recollect.http.proxy.asgi_io import (
 )
 from recollect.http.proxy.body import JsonBody, parse_body
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory, hit_to_json
-from recollect.http.proxy.memory_options import (
-    MEMORY_FIELDS,
-    MemoryOptions,
-    parse_memory_options,
-)
+from recollect.http.proxy.memory_options import MEMORY_FIELDS, MemoryOptions, parse_memory_options
 from recollect.http.proxy.sse import MAX_ANSWER_BYTES, StreamRecorder
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
-from recollect.http.upstream.router import (
-    UpstreamRequest,
-    UpstreamResponse,
-    UpstreamRouter,
-    buffer_response,
-)
+from recollect.http.upstream.router import UpstreamRequest, UpstreamResponse, UpstreamRouter, buffer_response
 
 _log = logging.getLogger("recollect")
 _PATH = "/chat/completions"

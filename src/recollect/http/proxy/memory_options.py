@@ -181,11 +181,7 @@ def _parse_signal(headers: Mapping[str, str], name: str, in_body: bool | None) -
 
 
 def _parse_scope(
-    fields: Mapping[str, Any],
-    own: ChatMemoryFields,
-    headers: Mapping[str, str],
-    settings: Settings,
-    caller: Caller,
+    fields: Mapping[str, Any], own: ChatMemoryFields, headers: Mapping[str, str], settings: Settings, caller: Caller
 ) -> Scope:
     context = own.memory_context or ChatMemoryContext()
     metadata = fields.get("metadata")

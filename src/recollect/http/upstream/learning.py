@@ -19,13 +19,7 @@ from urllib.parse import urlsplit
 
 from recollect import __version__
 from recollect.config.settings import Settings
-from recollect.errors import (
-    BrokenAnswer,
-    CircuitOpen,
-    ModelUnavailable,
-    RecollectError,
-    UpstreamUnavailable,
-)
+from recollect.errors import BrokenAnswer, CircuitOpen, ModelUnavailable, RecollectError, UpstreamUnavailable
 from recollect.http.auth.address import parse_address
 from recollect.http.auth.caller import Caller
 from recollect.http.upstream.extractive import ExtractiveUpstream

@@ -82,7 +82,6 @@ class TurnResponse(ResponseModel):
     """A turn of a session."""
 
     position: int = Field(description="Its position in the session, from 1.")
-    said_at: str = Field(json_schema_extra={"format": "date-time"})
 
 
 class LearnedTurnResponse(TurnResponse):

@@ -127,7 +127,6 @@ def test_enumerations_match_the_code(described: dict[str, Any]) -> None:
     categories = shapes["AddMemoryBody"]["properties"]["category"]["enum"]
     assert set(categories) == set(Category) - {Category.TURN, Category.FILE}
     assert set(shapes["MemoryChangeResponse"]["properties"]["event"]["enum"]) == {*ChangeKind, "none"}
-    assert set(shapes["HistoryEntryResponse"]["properties"]["verb"]["enum"]) == set(ChangeKind)
     modes = shapes["RememberBody"]["properties"]["mode"]["anyOf"][0]["enum"]
     assert all(get_extraction_mode(mode) for mode in modes)
 

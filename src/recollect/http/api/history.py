@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Header, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -16,20 +16,20 @@ from recollect.errors import RecollectError
 from recollect.http.api.idempotency import idempotent
 from recollect.http.api.schemas import (
     Cursor,
-    JsonObject,
     Limit,
     ListOf,
     MemoryChangeResponse,
     PageOf,
     decode_position,
     encode_cursor,
+    fields_of,
     list_response,
     page_response,
 )
 from recollect.http.params import POSITION_PATTERN, IntegralFloat, ResponseModel, StrictModel, example
 from recollect.http.proxy.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, encode_event, event_schema
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
-from recollect.model.change import Actor, ChangeKind
+from recollect.model.change import Actor, ChangeKind, HistoryEntry
 from recollect.model.erasure import user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -48,19 +48,14 @@ _EVENT_SCHEMA = event_schema(
 )
 
 
+@fields_of(HistoryEntry, "by")
 class HistoryEntryResponse(ResponseModel):
     """A change of a memory."""
 
     id: int = Field(description="Grows with every change of the user's memories.")
-    memory_id: str
-    verb: Literal["add", "update", "supersede", "forget", "restore", "undo"]
-    at: str = Field(json_schema_extra={"format": "date-time"})
     who: str
     why: str
     actor: Actor = Field(description="Whether a person or a program made the change; `agent` if it is not recorded.")
-    version: int
-    before: JsonObject | None
-    after: JsonObject
     undoes: int | None = Field(description="The entry that this one undoes.")
     batch: str = Field(description="The same for all entries of one change.")
 

@@ -29,7 +29,7 @@ from recollect.http.params import (
 )
 from recollect.http.routing import ScopeDep, ServiceDep, SettingsDep, create_api_router
 from recollect.model.arguments import parse_messages, parse_time
-from recollect.model.graph import DEFAULT_NODES, MAX_DEPTH, MAX_NODES, EdgeKind, GraphRequest, NodeKind
+from recollect.model.graph import DEFAULT_NODES, MAX_DEPTH, MAX_NODES, GraphEdge, GraphRequest, NodeKind
 from recollect.model.memory import Status
 from recollect.model.query import both, parse_filter
 from recollect.model.result import (
@@ -295,12 +295,9 @@ class GraphNodeResponse(ResponseModel):
     project_id: str | None = Field(description="Of a session, if it is in a project.")
 
 
+@fields_of(GraphEdge)
 class GraphEdgeResponse(ResponseModel):
     """An edge from a memory to another node."""
-
-    source: str
-    target: str
-    kind: EdgeKind
 
 
 class GraphResponse(ResponseModel):

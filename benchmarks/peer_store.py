@@ -90,7 +90,7 @@ class _Recollect:
         self._memory.add(text, user_id=USER)
 
     def search(self, question: str) -> Sequence[object]:
-        return self._memory.search(question, user_id=USER, limit=LIMIT, min_score=0.0)
+        return list(self._memory.search(question, user_id=USER, limit=LIMIT, min_score=0.0))
 
 
 class _Mem0:
@@ -141,7 +141,8 @@ class _AgentCli:
         arrays = {text: numpy.array(vector, numpy.float32) for text, vector in vectors.items()}
         # Chroma insists on these names.
         functions.OpenAIEmbeddingFunction.__call__ = lambda self, input: [arrays[text] for text in input]
-        import_module("agent_cli.core.reranker").get_reranker_model = lambda *_: NoReranker()
+        reranker: Any = import_module("agent_cli.core.reranker")
+        reranker.get_reranker_model = lambda *_: NoReranker()
         self._persist = import_module("agent_cli.memory._persistence").persist_entries
         self._fact = import_module("agent_cli.memory.entities").Fact
         self._client = import_module("agent_cli.memory.client").MemoryClient(

@@ -251,8 +251,8 @@ PRODUCTS = (
         requirements=(str(_ROOT),),
         stores={"recollect": "Recollect"},
         proxy=_serve_recollect,
-        # As its own commands set it.
-        variables={"OPENBLAS_NUM_THREADS": "1"},
+        # As its own commands set it; and no chat goes on without memory, however slow the machine is.
+        variables={"OPENBLAS_NUM_THREADS": "1", "RECOLLECT_MEMORY_TIMEOUT_S": "60"},
     ),
     Product(
         name="mem0",

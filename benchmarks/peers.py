@@ -283,8 +283,8 @@ def _measure_chats(
                 table.put("added to a chat, ms", column, median(one["ms"] - bare["ms"] for one, bare in pairs))
         else:
             table.put(f"chats a second, {count} clients", column, middle["rate"])
-            if any(each["without_memory"] for each in rounds):
-                table.put(f"chats without memory, %, {count} clients", column, middle["without_memory"])
+        if any(each["without_memory"] for each in rounds):
+            table.put(f"chats without memory, %, {count} clients", column, middle["without_memory"])
         if count == args.clients[0]:
             table.put("CPU time of a chat, background work included, ms", column, middle["cpu_ms"])
         _progress(f"{count} clients, {column}: {middle['ms']:.1f} ms, {middle['rate']:,.0f}/s")
@@ -346,12 +346,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"unknown product {', '.join(unknown)}; there are {', '.join(names)}")
     folder = args.folder.resolve()
     environments, failures = install_all(args.products, None if args.here else folder)
+    tables: dict[str, Table] = {}
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as home:
-        tables = {
-            "Stores": measure_stores(environments, Path(home) / "stores", args),
-            "Proxies": measure_proxies(environments, Path(home) / "proxies", args),
-        }
-    print(write_results(tables, failures, folder))
+        for title, measure in (("Stores", measure_stores), ("Proxies", measure_proxies)):
+            tables[title] = measure(environments, Path(home) / title, args)
+            text = write_results(tables, failures, folder)
+    print(text)
 
 
 def _numbers(text: str) -> list[int]:

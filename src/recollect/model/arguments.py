@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
 from recollect.errors import InvalidInput
@@ -95,24 +96,35 @@ def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
     return parsed if isinstance(parsed, datetime) and parsed.tzinfo is not None else moment
 
 
-def parse_messages(
-    messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
-) -> tuple[Mapping[str, Any], ...]:
-    """Return OpenAI-style messages; a text is one message of the user."""
+def parse_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:
+    """Return OpenAI-style messages; a text is one message of the user. An InvalidInput names the invalid field."""
     if isinstance(messages, str):
-        return ({"role": "user", "content": messages},)
+        messages = {"role": "user", "content": messages}
     if isinstance(messages, Mapping):
-        return (messages,)
+        messages = [messages]
     if not isinstance(messages, Sequence):
         raise InvalidInput(
             f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}"
         )
-    parsed: list[Mapping[str, Any]] = []
-    for message in messages:
-        if not isinstance(message, Mapping):
-            raise InvalidInput(f"a message must be {{'role', 'content'}}, got {type(message).__name__}")
-        parsed.append(message)
-    return tuple(parsed)
+    if not messages:
+        raise InvalidInput("`messages` is empty; give it at least one {'role', 'content'}")
+    for at, message in enumerate(messages):
+        _check_message(message, f"messages[{at}]")
+    return tuple(messages)
+
+
+def _check_message(message: object, name: str) -> None:
+    if not isinstance(message, Mapping):
+        raise InvalidInput(f"`{name}` must be {{'role', 'content'}}, got {type(message).__name__}")
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
+        for at, part in enumerate(content):
+            if not isinstance(part, Mapping):
+                raise InvalidInput(f"`{name}.content[{at}]` must be {{'type', 'text'}}, got {type(part).__name__}")
+            if not isinstance(text := part.get("text"), (str, NoneType)):
+                raise InvalidInput(f"`{name}.content[{at}].text` must be text, got {type(text).__name__}")
+    elif not isinstance(content, (str, NoneType)):
+        raise InvalidInput(f"`{name}.content` must be a text or a list of parts, got {type(content).__name__}")
 
 
 def parse_status(status: Status | str) -> Status:

@@ -124,8 +124,9 @@ def _describe_error(error: Exception) -> tuple[str, str]:
         return f"{error.ctx.command_path} needs a command: {', '.join(names)}", ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         if isinstance(error.ctx.command, click.Group) and error.ctx.command is not root:
-            names = ", ".join(error.ctx.command.list_commands(error.ctx))
-            return error.format_message(), f"{error.ctx.command_path} has the commands {names}; --help explains them."
+            commands = ", ".join(error.ctx.command.list_commands(error.ctx))
+            hint = f"{error.ctx.command_path} has the commands {commands}; --help explains them."
+            return error.format_message(), hint
         return error.format_message(), f"{error.ctx.command_path} --help shows its usage."
     if isinstance(error, click.ClickException):
         return error.format_message(), ""

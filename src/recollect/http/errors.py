@@ -238,7 +238,7 @@ def _path_of(problem: Mapping[str, Any], body: object) -> Sequence[str | int]:
     """Return the path of a problem without the names of alternative types, which are not in the body."""
     part, *location = problem["loc"]
     if part != "body":
-        return location
+        return list(location)
     path: list[str | int] = []
     for each in location:
         if isinstance(body, list) and isinstance(each, int):

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, InvalidText
 from recollect.model.change import Actor, Author, IdempotencyToken
 from recollect.model.memory import Category, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
@@ -97,25 +97,36 @@ def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
 
 
 def parse_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:
-    """Return OpenAI-style messages; a text is one message of the user. An InvalidInput names the invalid field."""
+    """Return OpenAI-style messages; a text is one message of the user."""
     if isinstance(messages, str):
-        messages = {"role": "user", "content": messages}
+        return ({"role": "user", "content": messages},)
     if isinstance(messages, Mapping):
-        messages = [messages]
+        return (messages,)
     if not isinstance(messages, Sequence):
         raise InvalidInput(
             f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}"
         )
-    if not messages:
-        raise InvalidInput("`messages` is empty; give it at least one {'role', 'content'}")
     for at, message in enumerate(messages):
-        _check_message(message, f"messages[{at}]")
+        if not isinstance(message, Mapping):
+            raise InvalidInput(f"`messages[{at}]` must be {{'role', 'content'}}, got {type(message).__name__}")
     return tuple(messages)
 
 
-def _check_message(message: object, name: str) -> None:
-    if not isinstance(message, Mapping):
-        raise InvalidInput(f"`{name}` must be {{'role', 'content'}}, got {type(message).__name__}")
+def validate_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:
+    """Return messages to remember; an InvalidInput names the first field that is not as OpenAI defines it."""
+    if isinstance(messages, str) and not messages.strip():
+        raise InvalidText("`messages` is empty; give it at least one visible character")
+    parsed = parse_messages(messages)
+    if not parsed:
+        raise InvalidInput("`messages` is empty; give it at least one {'role', 'content'}")
+    for at, message in enumerate(parsed):
+        _check_message(message, f"messages[{at}]")
+    return parsed
+
+
+def _check_message(message: Mapping[str, Any], name: str) -> None:
+    if not isinstance(role := message.get("role"), str):
+        raise InvalidInput(f"`{name}.role` must be a text such as 'user', got {type(role).__name__}")
     content = message.get("content")
     if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
         for at, part in enumerate(content):

@@ -25,7 +25,7 @@ from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceSchedule
-from recollect.model.arguments import MessagesInput, parse_messages
+from recollect.model.arguments import MessagesInput, validate_messages
 from recollect.model.change import Actor, Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
 from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
@@ -224,7 +224,7 @@ class Service:
         Messages with a known `turn_id` change nothing. `received_at` is the time of their first arrival, `model` that
         of their chat.
         """
-        count = len(parse_messages(messages))
+        count = len(validate_messages(messages))
         await self.jobs.check_backlog(scope.user)
         await self.write_quota.admit(scope.user, count)
         with span("recollect.remember") as trace:

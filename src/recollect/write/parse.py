@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from recollect.errors import InvalidInput, InvalidText
-from recollect.model import arguments
-from recollect.model.arguments import MessagesInput
+from recollect.errors import InvalidInput
+from recollect.model.arguments import MessagesInput, validate_messages
 from recollect.model.ids import new_id
 from recollect.model.messages import message_text
 from recollect.model.scope import Scope
@@ -28,18 +27,13 @@ def parse_messages(scope: Scope, messages: MessagesInput) -> list[Turn]:
     `turn_id` becomes the id of the turn, `metadata` its metadata unless it is invalid.
     """
     at = now()
-    if isinstance(messages, str) and not messages.strip():
-        raise InvalidText("`messages` is empty; give it at least one visible character")
-    parsed = arguments.parse_messages(messages)
-    for number, message in enumerate(parsed):
-        if not isinstance(role := message.get("role"), str):
-            raise InvalidInput(f"`messages[{number}].role` must be a text such as 'user', got {type(role).__name__}")
-    return [turn for message in parsed if (turn := _parse_turn(scope, message, at)) is not None]
+    parsed = (_parse_turn(scope, message, at) for message in validate_messages(messages))
+    return [turn for turn in parsed if turn is not None]
 
 
 def has_turn_ids(messages: MessagesInput) -> bool:
     """Return whether a message has a `turn_id`, so that it may be a repetition."""
-    return any("turn_id" in message for message in arguments.parse_messages(messages))
+    return any("turn_id" in message for message in validate_messages(messages))
 
 
 def _parse_turn(scope: Scope, message: Mapping[str, Any], at: datetime) -> Turn | None:

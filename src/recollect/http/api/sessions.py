@@ -67,8 +67,11 @@ def _check_volume(messages: str | list[MessageBody]) -> str | list[MessageBody]:
     return messages
 
 
-_MessageList = Annotated[list[MessageBody], Field(min_length=1)]
-Messages = Annotated[str | _MessageList, AfterValidator(_check_volume)]
+Messages = Annotated[str | list[MessageBody], AfterValidator(_check_volume)]
+_NewMessages = Annotated[
+    Annotated[str, Field(pattern=VISIBLE_PATTERN)] | Annotated[list[MessageBody], Field(min_length=1)],
+    AfterValidator(_check_volume),
+]
 
 
 class RememberBody(StrictModel):
@@ -76,7 +79,7 @@ class RememberBody(StrictModel):
 
     model_config = example(messages=[{"role": "user", "content": "I moved to Lisbon in May"}], wait_s=10)
 
-    messages: Annotated[Annotated[str, Field(pattern=VISIBLE_PATTERN)] | _MessageList, AfterValidator(_check_volume)]
+    messages: _NewMessages
     wait_s: Annotated[float, Field(ge=0, le=300)] = Field(
         default=0, description="How long to wait for learning; `job` reports its state."
     )

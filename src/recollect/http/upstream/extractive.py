@@ -12,7 +12,7 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
-from recollect.model.arguments import parse_messages
+from recollect.model.arguments import validate_messages
 from recollect.model.messages import message_text
 from recollect.service.extractive_answer import answer_from_memory
 from recollect.text.tokens import count_tokens
@@ -101,7 +101,7 @@ def _parse_fields(body: bytes) -> dict[str, Any]:
     if not isinstance(messages, list):
         raise _RequestRejected("`messages` must be a list", param="messages")
     try:
-        parse_messages(messages)
+        validate_messages(messages)
     except InvalidInput as error:
         raise _RequestRejected(str(error), param="messages") from None
     if isinstance(form, dict) and form.get("type", "text") != "text":

@@ -106,10 +106,12 @@ def parse_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:
         raise InvalidInput(
             f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}"
         )
+    parsed: list[Mapping[str, Any]] = []
     for at, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise InvalidInput(f"`messages[{at}]` must be {{'role', 'content'}}, got {type(message).__name__}")
-    return tuple(messages)
+        parsed.append(message)
+    return tuple(parsed)
 
 
 def validate_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:

@@ -100,6 +100,7 @@ def test_in_a_task_personal_statements_are_selected_too() -> None:
         ("I have physio in Leeds. I go on Tuesdays.", ["I have physio in Leeds. I go on Tuesdays"]),
         ("My uncle Bob is a pilot, he flies to Asia a lot.", ["My uncle Bob is a pilot, he flies to Asia a lot"]),
         ("I sing in a choir. Rehearsals are on Mondays.", ["I sing in a choir. Rehearsals are on Mondays"]),
+        ("I'm learning to weld!! Took a weekend course.", ["I'm learning to weld!! Took a weekend course"]),
         ("I'm Anna. I work as a nurse. I have two cats.", ["I'm Anna", "I work as a nurse", "I have two cats"]),
         ("I like jazz, and I hate pop.", ["I like jazz", "I hate pop"]),
         # A fact with a key is replaced on its own.

@@ -52,8 +52,6 @@ CHANGE_THRESHOLD = 0.6
 # Minimum probability that a statement needs the one before it; of joined statements, the maximum length in all.
 JOIN_THRESHOLD = 0.75
 _MAX_JOINED_CHARS = 300
-# A shorter statement that is not kept, such as a greeting, gives no context.
-_MIN_CONTEXT_WORDS = 3
 # Minimum probabilities of a sentence in a task, by role, and of other statements of the user in one.
 TASK_THRESHOLDS = {Role.USER: 0.5, Role.ASSISTANT: 0.4}
 _PERSONAL_THRESHOLD = 0.85
@@ -70,6 +68,7 @@ _FIRST_PERSON = re.compile(
 )
 _OPENING_MARKS = '$€£¥#@"“(„«'
 _TRAILING = ",;:.-–—"
+_SENTENCE_ENDS = ("!", "?", "…", "。", "！", "？")
 _CONJUNCTIONS = frozenset("and but so und aber y pero et mais e ma mas en maar".split())
 _CONTEXT_TOKENS = 6
 # Features of the length of a message are capped at these.
@@ -393,37 +392,26 @@ def cut_input(tokens: Sequence[str], at: int) -> TextInput:
 def _join_dependent(text: str, scored: Sequence[SelectedStatement]) -> list[SelectedStatement]:
     """Return the statements of a message worth keeping; one that needs the one before it is joined with it."""
     groups: list[list[SelectedStatement]] = []
-    group: list[SelectedStatement] = []
-    previous: SelectedStatement | None = None
+    is_adjacent = False
     for each in scored:
         if not _passes_threshold(each) or _is_pasted_instruction(each, text):
-            group = []
-        elif previous is None or not (group or _gives_context(previous)) or not _depends_on(previous, each, group):
-            groups.append(group := [each])
-        elif group:
-            group.append(each)
+            is_adjacent = False
+            continue
+        if is_adjacent and _depends_on(groups[-1], each):
+            groups[-1].append(each)
         else:
-            groups.append(group := [previous, each])
-        previous = each
+            groups.append([each])
+        is_adjacent = True
     return [_join(group) for group in groups]
 
 
-def _gives_context(statement: SelectedStatement) -> bool:
-    """Return whether a statement that is not kept itself may explain the next one."""
-    return (
-        len(tokenize(statement.text)) >= _MIN_CONTEXT_WORDS
-        and not Sentence(statement.sentence).is_question
-        and not explicit_request(statement.sentence)
-        and statement.category not in _INSTRUCTIONS
-    )
-
-
-def _depends_on(before: SelectedStatement, statement: SelectedStatement, group: Sequence[SelectedStatement]) -> bool:
-    """Return whether to join a statement with the one before it, which ends the group if it is kept."""
+def _depends_on(group: Sequence[SelectedStatement], statement: SelectedStatement) -> bool:
+    """Return whether to join a statement with the group before it."""
+    before = group[-1]
     if before.change != "new" or statement.change != "new" or find_key(before.text) or find_key(statement.text):
         # A fact with a key, or one that replaces another, is replaced on its own.
         return False
-    if sum(len(each.text) for each in group or [before]) + len(statement.text) > _MAX_JOINED_CHARS:
+    if sum(len(each.text) for each in group) + len(statement.text) > _MAX_JOINED_CHARS:
         return False
     same_sentence = before.sentence == statement.sentence
     logits = _joiner().logits([join_input(before.text, statement.text, same_sentence=same_sentence)])
@@ -432,12 +420,13 @@ def _depends_on(before: SelectedStatement, statement: SelectedStatement, group: 
 
 def _join(group: Sequence[SelectedStatement]) -> SelectedStatement:
     """Return adjacent statements as one, in the words of the message."""
-    texts: list[str] = []
+    joined = ""
     for sentence, parts in groupby(group, key=lambda each: each.sentence):
         first, *rest = parts
         start, last = sentence.index(first.text), rest[-1].text if rest else first.text
-        texts.append(sentence[start : sentence.index(last, start) + len(last)])
-    return replace(max(group, key=lambda each: each.confidence), text=". ".join(texts))
+        separator = "" if not joined else " " if joined.endswith(_SENTENCE_ENDS) else ". "
+        joined += separator + sentence[start : sentence.index(last, start) + len(last)]
+    return replace(max(group, key=lambda each: each.confidence), text=joined)
 
 
 def join_input(before: str, text: str, *, same_sentence: bool) -> TextInput:

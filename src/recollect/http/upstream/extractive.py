@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
+from recollect.http.upstream.router import BufferedResponse, UpstreamRequest
 from recollect.model.arguments import validate_messages
 from recollect.model.messages import message_text
 from recollect.service.extractive_answer import answer_from_memory
@@ -65,7 +65,8 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
     messages = fields["messages"]
     # Long memories and messages take seconds.
     content = await asyncio.to_thread(answer_from_memory, messages, request.memory)
-    prompt = await asyncio.to_thread(_count_prompt, messages)
+    texts = [message_text(each.get("content")) for each in messages]
+    prompt = await asyncio.to_thread(lambda: sum(map(count_tokens, texts)))
     completion = count_tokens(content)
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": MODEL}
@@ -77,10 +78,6 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return _json({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
-
-
-def _count_prompt(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(count_tokens(message_text(each.get("content"))) for each in messages)
 
 
 async def _body(request: UpstreamRequest) -> bytes:

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,10 +110,18 @@ def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Setting
         if first["type"] == "extra_forbidden" and (preset := preset_of_block(name)):
             problem = f"{name!r} is a block of the preset {preset!r}; set preset to use it"
         elif first["type"] == "extra_forbidden":
-            problem = f"there is no setting {name!r}; `recollect config show` lists them"
+            problem = f"there is no setting {name!r}; {suggest_setting(name)}"
         else:
             problem = f"{name}: {first['msg']}" if name else first["msg"].removeprefix("Value error, ")
         raise InvalidSettings(f"{problem} (from {sources.get(name, 'arguments')})") from None
+
+
+def suggest_setting(name: str, names: Iterable[str] = Settings.model_fields) -> str:
+    """Return which setting an unknown name probably means, and where all of them are listed."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name, sorted(names), n=1)
+    return f"{f'did you mean {similar[0]}? ' if similar else ''}`recollect config show` lists them"
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -121,7 +129,7 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
     variables = {*map(variable_name, Settings.model_fields), *former.values(), *CLIENT_VARIABLES}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in variables:
-            _log.warning("%s is not a setting; `recollect config show` lists them", variable)
+            _log.warning("%s is not a setting; %s", variable, suggest_setting(variable, variables))
     for name, info in Settings.model_fields.items():
         aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
         for variable in (variable_name(name), former.get(name, ""), *aliases):  # type: ignore[misc]
@@ -133,24 +141,37 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSettings(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        remedy = "name an existing settings file, or none to use the defaults"
+        raise InvalidSettings(f"cannot read {path.absolute()}: {error.strerror}; {remedy}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
     return _parse(text, str(path), yaml=path.suffix in (".yaml", ".yml"))
 
 
 def _parse(text: str, name: str, *, yaml: bool) -> dict[str, Any]:
+    form, example = ("YAML", "port: 8100") if yaml else ("TOML", 'host = "127.0.0.1", with text in quotes')
     try:
-        if yaml:
-            import yaml as pyyaml
-
-            values = pyyaml.safe_load(text) or {}
-        else:
-            values = tomllib.loads(text)
+        values = _parse_yaml(text) if yaml else tomllib.loads(text)
     except Exception as error:
-        raise InvalidSettings(f"{name} is not well-formed: {error}") from None
+        raise InvalidSettings(
+            f"{name} is not valid {form}: {error}; a line is a setting, such as {example}"
+        ) from None
     if not isinstance(values, dict):
-        raise InvalidSettings(f"{name} must have names and values, such as port = 8100")
+        raise InvalidSettings(f"{name} must have names and values, such as {example}")
     return values
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.MarkedYAMLError as error:
+        # Without the text of the file, which is in the error and may have keys.
+        found = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+        parts = [f"{what} (at line {at.line + 1}, column {at.column + 1})" for what, at in found if what and at]
+        raise ValueError(", ".join(parts)) from None
 
 
 def ledger_path(settings: Settings) -> Path:

@@ -16,7 +16,7 @@ ENGINE_TESTS := tests/index tests/documents
 REPEAT := --last-failed --last-failed-no-failures none -rA
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test style types tests test-failed clients engines api browser screenshots page-types drill soak local-llm audit sbom check bench bench-small bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test style types tests test-failed clients engines api browser screenshots page-types drill soak local-llm audit sbom check bench bench-small bench-services bench-scale bench-peers bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ bench-services: $(VENV)/.dev ## Load the REST API for a minute, without Redis an
 bench-scale: $(VENV)/.dev ## Measure a million memories on SQLite, pgvector and Milvus (about an hour)
 	$(BIN)/python -m benchmarks.scale
 
+bench-peers: $(VENV)/.dev ## Install and measure mem0, agent-cli, LangGraph, Chroma and LiteLLM next to ours (15 minutes)
+	$(BIN)/python -m benchmarks.peers
+
 bench-mirror: $(VENV)/.dev ## Measure a mirror of 100,000 files: start, sync, one write, memory
 	$(BIN)/python -m benchmarks.mirror
 
@@ -118,4 +121,4 @@ docs: $(VENV)/.dev ## Build the documentation into build/site; fails on broken l
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) build/clients build/page-types build/screenshots .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build/clients build/peers build/page-types build/screenshots .mypy_cache .pytest_cache .ruff_cache .hypothesis

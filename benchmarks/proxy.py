@@ -29,12 +29,10 @@ from benchmarks.harness import (
     free_port,
     module_process,
     running_service,
-    stop_at_end,
     summarize,
     wait_for_port,
 )
 from benchmarks.proxy_load import Load
-from benchmarks.proxy_peers import PEERS
 from benchmarks.proxy_server import BEAT_S, METRICS
 from benchmarks.proxy_upstream import BRISK_S, PACED_S
 
@@ -218,8 +216,7 @@ def warm_up(clients: Clients, targets: Sequence[Target]) -> None:
 def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
     """Start all processes, and compare the targets."""
     clients = parts.enter_context(Clients())
-    ours = start_targets(home / "ours", parts)
-    targets = [*ours, *_peers(home, args, parts, f"http://127.0.0.1:{ours[0].port}/v1")]
+    targets = start_targets(home, parts)
     warm_up(clients, targets)
     for clients_at_once in map(int, args.clients.split(",")):
         for stream, what in _ANSWERS:
@@ -235,22 +232,7 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
         print(f"\n{what}, {args.streams} at a time, an upstream as slow as a model ({_busy()}):")
         load = Load(seconds=args.seconds * 3, clients=args.streams, stream=stream, model="paced", ramp_s=PACED_S)
         compare(clients, targets, load, rounds=args.rounds)
-    slow_readers(clients, ours[-1].port, args)
-
-
-def _peers(home: Path, args: argparse.Namespace, parts: ExitStack, upstream: str) -> list[Target]:
-    results = []
-    for peer in PEERS if args.peers else ():
-        port = free_port()
-        try:
-            version = peer.version(args.peers.resolve())
-            process = stop_at_end(peer.start(args.peers.resolve(), home / peer.name, port, upstream))
-            wait_for_port(port, parts.enter_context(process))
-        except OSError as error:
-            print(f"without {peer.name}: {error}")
-            continue
-        results.append(Target(name=f"{peer.name} {version}", port=port))
-    return results
+    slow_readers(clients, targets[-1].port, args)
 
 
 def slow_readers(clients: Clients, port: int, args: argparse.Namespace) -> None:
@@ -285,10 +267,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds to take medians of")
     parser.add_argument("--memories", type=int, default=1000, help="of each user")
     parser.add_argument("--readers", type=int, default=1000, help="slow readers")
-    parser.add_argument("--peers", type=Path, help="folder to install other proxies in; they are measured too")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as home, ExitStack() as parts:
-        asyncio.run(fill_users(Path(home) / "ours", args.memories))
+        asyncio.run(fill_users(Path(home), args.memories))
         print(f"the proxy: {args.memories:,} memories a user, medians of {args.rounds} rounds of {args.seconds:g} s")
         measure(Path(home), args, parts)
 

@@ -22,6 +22,7 @@ from benchmarks.corpus import questions, sentences
 from benchmarks.proxy_upstream import ANSWER
 
 _EXCHANGES = 5
+_MAX_ANSWER_S = 60
 _SYSTEM = "You are a helpful assistant. Answer briefly, and say so where you are not sure."
 
 
@@ -123,7 +124,8 @@ async def chat(load: Load) -> dict[str, Any]:
             started = perf_counter()
             if started > until and wholes:
                 break
-            first, whole = await client.ask(request)
+            async with asyncio.timeout(_MAX_ANSWER_S):
+                first, whole = await client.ask(request)
             query += 1
             if started > counts_from:
                 firsts.append(first)
@@ -133,7 +135,7 @@ async def chat(load: Load) -> dict[str, Any]:
         client.close()
 
     outcomes = await asyncio.gather(*map(chatting, range(load.clients)), return_exceptions=True)
-    failed = [str(each) for each in outcomes if isinstance(each, BaseException)]
+    failed = [str(each) or type(each).__name__ for each in outcomes if isinstance(each, BaseException)]
     # Until the last request has ended.
     seconds = perf_counter() - counts_from
     report = {"first_s": firsts, "whole_s": wholes, "troubles": troubles, "failed": failed}

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import httptools
 import uvloop
 
+from recollect.models.static_embedder import StaticEmbedder
+
 ANSWER = "As far as I know that was settled last spring, and nobody has said anything else about it since then."
 FIRST_TOKEN_S, TOKEN_S = 0.1, 0.1
 BRISK_S = 0.02
-_DIMENSIONS = 384
+_embedder = StaticEmbedder()
 
 
 def words() -> list[str]:
@@ -41,11 +44,14 @@ def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
     return _chunk(b"data: " + json.dumps(report).encode() + b"\n\n")
 
 
-_MESSAGE = {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
-_WHOLE = _sized(json.dumps({
-    "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [_MESSAGE],
-    "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
-}).encode())  # fmt: skip
+def _answered(message: dict[str, Any], finish: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    fields = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
+    return _sized(json.dumps({**fields, "choices": [choice], "usage": usage}).encode())
+
+
+_WHOLE = _answered({"content": ANSWER}, "stop")
 _OPEN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _EVENTS = [_event({"role": "assistant", "content": word} if not at else {"content": word})
            for at, word in enumerate(words())]  # fmt: skip
@@ -80,7 +86,10 @@ class _Connection(asyncio.Protocol):
         request = json.loads(self._body) if self._body else {}
         self._body.clear()
         if self._path.endswith(b"/embeddings"):
-            self._transport.write(_embedded(request["input"]))
+            self._transport.write(_embedded(request))
+            return
+        if learned := _learned(request):
+            self._transport.write(learned)
             return
         # A proxy may put a provider's name before the model's.
         model = str(request.get("model", "")).rpartition("/")[2]
@@ -119,12 +128,38 @@ class _Connection(asyncio.Protocol):
         self._go_on()
 
 
-def _embedded(texts: str | list[str]) -> bytes:
-    """Return a vector for each text, for proxies that embed."""
-    count = 1 if isinstance(texts, str) else len(texts)
-    vectors = [{"object": "embedding", "index": at, "embedding": [0.05] * _DIMENSIONS} for at in range(count)]
+def _embedded(request: dict[str, Any]) -> bytes:
+    """Return a vector for each text, by the bundled embedder, for proxies that embed."""
+    texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+    is_base64 = request.get("encoding_format") == "base64"
+    vectors = [
+        {
+            "object": "embedding",
+            "index": at,
+            "embedding": b64encode(row.tobytes()).decode() if is_base64 else row.tolist(),
+        }
+        for at, row in enumerate(_embedder.encode(texts))
+    ]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     return _sized(json.dumps({"object": "list", "model": "m", "data": vectors, "usage": usage}).encode())
+
+
+def _learned(request: dict[str, Any]) -> bytes:
+    """Return what an LLM would learn for agent-cli, all but the last sentence; nothing if this is a chat."""
+    said = str(request["messages"][-1]["content"]) if request.get("messages") else ""
+    fact = said.rpartition(". ")[0]
+    for tool in request.get("tools", ()):
+        if tool["function"]["name"] == "final_result":
+            properties = tool["function"]["parameters"]["properties"]
+            result = {"summary": ANSWER} if "summary" in properties else {"response": [fact] if fact else []}
+            call = {"name": "final_result", "arguments": json.dumps(result)}
+            calls = [{"id": "call-1", "type": "function", "function": call}]
+            return _answered({"content": None, "tool_calls": calls}, "tool_calls")
+    if "New facts to process:" in said:
+        facts = json.loads(said.rpartition("New facts to process:")[2].strip("`\n "))
+        added = [{"event": "ADD", "id": 1000 + at, "text": text} for at, text in enumerate(facts)]
+        return _answered({"content": json.dumps({"response": added})}, "stop")
+    return b""
 
 
 async def _serve(port: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.corpus import Exchange, hundred_exchanges, statements
 from benchmarks.harness import AUTHOR, summarize, time_calls
-from benchmarks.peers import Cost, agent_cli, mem0_1, mem0_2
+from benchmarks.llm_calls import Cost, agent_cli, mem0_1, mem0_2
 from recollect import remember
 from recollect.config.fields import SessionSettings
 from recollect.config.settings import load

@@ -22,6 +22,7 @@ OPTIONS = {
     "hostile": "--seconds 0.3 --rounds 1 --megabytes 0.2",
     "mirror": "--files 30",
     "start": "--rounds 1",
+    "peers": "recollect --here --folder build/small --sizes 50 --calls 2 --rounds 1 --clients 1,2 --seconds 0.2",
     "hooks": "--memories 50 --rounds 3 --warmup 3",
 }
 _TIMEOUT_S = 300

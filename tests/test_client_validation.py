@@ -133,6 +133,35 @@ def test_a_message_with_an_invalid_timestamp_is_stored(
     assert "`timestamp` of a message is not a time" in caplog.text
 
 
+INVALID_MESSAGES = [
+    ([], "`messages` is empty"),
+    (5, "`messages` must be a text or a list of {'role', 'content'}, got int"),
+    (["hello"], "`messages[0]` must be {'role', 'content'}, got str"),
+    ([{"role": "user", "content": 5}], "`messages[0].content` must be a text or a list of parts, got int"),
+    ({"role": "user", "content": {"text": "x"}}, "`messages[0].content` must be a text or a list of parts, got dict"),
+    ([{"role": "user", "content": ["x"]}], "`messages[0].content[0]` must be {'type', 'text'}, got str"),
+    ([{"role": "user", "content": [{"type": "text", "text": 5}]}], "`messages[0].content[0].text` must be text, got"),
+]
+
+
+@pytest.mark.parametrize(("messages", "complaint"), INVALID_MESSAGES)
+def test_invalid_messages_are_rejected_with_their_field(memory: Memory, messages: Any, complaint: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        memory.remember(messages, user_id="a")
+    assert complaint in str(caught.value)
+    assert not memory.sessions.list(user_id="a")
+
+
+def test_messages_to_remember_need_a_role_and_a_text_is_not_blank(memory: Memory) -> None:
+    fine = {"role": "user", "content": "I moved to Lisbon"}
+    for bad in ({"content": "x"}, {"role": 5, "content": "x"}):
+        with pytest.raises(InvalidInput, match=r"`messages\[1\].role` must be a text such as 'user', got"):
+            memory.remember([fine, bad], user_id="a")
+    with pytest.raises(InvalidInput, match="`messages` is empty"):
+        memory.remember(" \n", user_id="a")
+    assert not memory.sessions.list(user_id="a")
+
+
 @pytest.mark.parametrize(
     "failure", [InvalidSettings("401: the key was refused"), InvalidInput("400"), OSError("gone")]
 )

@@ -24,6 +24,7 @@ from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings, NotFound, StaleVersion
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.types import Revision
+from recollect.model.arguments import MessagesInput
 from recollect.model.change import (
     Add,
     Author,
@@ -102,7 +103,7 @@ _UNUSABLE_ANSWER = (BrokenAnswer, InvalidInput)
 
 async def remember(
     scope: Scope,
-    messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    messages: MessagesInput,
     deps: Deps,
     config: LearningConfig,
     *,
@@ -132,7 +133,7 @@ async def remember(
 
 
 async def normalize_turns(
-    scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redactor: Redactor
+    scope: Scope, messages: MessagesInput, redactor: Redactor
 ) -> tuple[list[Turn], tuple[str, ...]]:
     """Return the turns of messages without secrets and injected context, and the kinds of the secrets.
 

@@ -35,7 +35,8 @@ def test_a_session_is_erased_with_its_memories(cli: Cli) -> None:
 
 def test_a_memory_a_turn_and_a_user_are_erased_with_a_receipt(cli: Cli) -> None:
     id = cli.add("Likes tea", "--user", "alex")
-    receipt = cli.json("erase", "--memory", id, "--user", "alex", "--yes")
+    assert "Give the memory once" in cli.error("erase", id, "--memory", id, "--user", "alex", "--yes", code=2)
+    receipt = cli.json("erase", id, "--user", "alex", "--yes")
     assert (receipt["target"], receipt["target_id"], receipt["reached"]) == ("memory", id, True)
     [turn] = cli.json("remember", LISBON, "--user", "alex")["turns"]
     assert len(cli.json("list", "--user", "alex")["results"]) == 1

@@ -168,7 +168,7 @@ def test_an_unknown_job_and_a_foreign_one_answer_alike(cli: Cli, option: str) ->
     cli("remember", LISBON, "--user", "bob")
     foreign = only(cli)["id"]
     answers = [cli.error("jobs", option, id, "--user", "alex", code=3).replace(id, "ID") for id in (foreign, "nope")]
-    assert answers == ["Error: no job ID\n"] * 2
+    assert answers == ["Error: no job ID for this user; the list of jobs shows their ids\n"] * 2
     assert "no job nope" in cli.error("jobs", option, "nope", code=3)
     assert json.loads(cli.error("jobs", option, "nope", "--json", code=3))["error"]["code"] == "not_found"
 
@@ -183,7 +183,7 @@ def test_an_unknown_job_and_a_foreign_one_answer_alike(cli: Cli, option: str) ->
         (["sessions", "--end"], "Name the session with --session."),
         (["stats", "--by", "user"], "--by goes with --cost."),
         (["stats", "--cost", "--by", "moon"], "'moon' is not one of 'user', 'day', 'model', 'step'"),
-        (["erase"], "Give one of --memory, --turn, --session, --project and --everything."),
+        (["erase"], "Give the ID of a memory, or one of --memory, --turn, --session, --project and --everything."),
         (["erase", "--memory", "a", "--turn", "b", "--yes"], "Give only one of --memory, --turn and --everything."),
         (["erase", "--everything"], "Add --yes: there is no terminal to ask for confirmation."),
         (["erase", "--everything", "--json"], "Add --yes: there is no terminal to ask for confirmation."),
@@ -236,7 +236,8 @@ def test_sessions_are_listed_the_latest_first_and_ended_by_name(cli: Cli) -> Non
 
 def test_an_unknown_session_cannot_be_ended(cli: Cli) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
-    assert cli.error("sessions", "--end", "--session", "nope", code=3) == "Error: user default has no session nope\n"
+    answer = cli.error("sessions", "--end", "--session", "nope", code=3)
+    assert answer == "Error: user default has no session nope; the list of sessions shows them\n"
     assert "has no session tuesday" in cli.error("sessions", "--end", "--session", "tuesday", code=3)
     # A session without turns exists if a memory was added to it.
     cli.add("Likes tea", "--session", "wednesday", "--level", "session")

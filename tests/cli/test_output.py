@@ -40,7 +40,7 @@ def test_nothing_that_was_stored_can_move_the_cursor(cli: Cli) -> None:
 
 
 def test_errors_escape_control_characters(cli: Cli) -> None:
-    assert cli.error("show", "\x1b[2J", code=3) == "Error: no memory \\x1b[2J\n"
+    assert cli.error("show", "\x1b[2J", code=3).startswith("Error: no memory \\x1b[2J ")
     assert not UNSAFE.search(cli.error("list", "--where", EVIL, code=2))
     assert "\\x1b" in cli.error("\x1b[2J", code=2)
 

@@ -63,7 +63,10 @@ def test_variables_of_other_tools_are_used_unless_ours_are_set(tmp_path: Path) -
         ("port = 99999\n", "port: must be >= 0 and <= 65,535, got 99999"),
         ("context_tokens = 255\n", "context_tokens: must be >= 256"),
         ("prot = 1\n", "there is no setting 'prot'"),
-        ("port = [\n", "not well-formed"),
+        (
+            "port = 8100\nhost = 127.0.0.1\n",
+            "document after a statement (at line 2, column 13); a line is a setting, such",
+        ),
         ('log_level = "loud"\n', "log_level"),
         ('preset = "nonsense"\n', "there is no preset 'nonsense'"),
     ],
@@ -73,6 +76,22 @@ def test_an_error_in_the_file_names_setting_and_file(tmp_path: Path, text: str, 
     with pytest.raises(InvalidSettings) as caught:
         load({"home": tmp_path}, environ={})
     assert complaint in str(caught.value)
+
+
+def test_an_error_in_a_yaml_file_names_its_line_and_quotes_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("port: 8100\nllm_api_key: [sk-secret\n")
+    with pytest.raises(InvalidSettings, match="expected ',' or ']', but got '<stream end>'") as caught:
+        load({"home": tmp_path}, environ={})
+    assert str(caught.value).startswith(f"{tmp_path / 'config.yaml'} is not valid YAML: ")
+    assert "(at line 2, column 14)" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_misspelt_variable_is_answered_with_the_most_similar(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    load({"home": tmp_path}, environ={"RECOLLECT_PROT": "1"})
+    assert "RECOLLECT_PROT is not a setting; did you mean RECOLLECT_PORT?" in caplog.text
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:

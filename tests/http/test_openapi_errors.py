@@ -146,7 +146,12 @@ def test_unknown_paths_and_methods_are_answered_in_the_format_of_the_api(
         assert refused["message"] == "Method DELETE is not allowed here; use POST"
         assert client.put("/v1/memory").json()["error"]["code"] == "METHOD_NOT_ALLOWED"
         assert client.put("/v1/responses").json()["error"]["code"] == "method_not_allowed"
-        assert client.get("/nothing").json()["error"]["message"] == "This path does not exist"
+        for path, hint in {
+            "/nothing": "/docs lists all paths",
+            "/remember": "did you mean /recollect/v1/remember? /docs lists all paths",
+            "/recollect/v1/memorys": "did you mean /recollect/v1/memories? /docs lists all paths",
+        }.items():
+            assert client.get(path).json()["error"]["message"] == f"GET {path} does not exist; {hint}"
         wrong = client.patch("/memories")
         assert (wrong.status_code, set(wrong.json())) == (405, {"detail"})
         assert {"GET", "POST", "DELETE"} <= set(wrong.headers["allow"].split(", "))

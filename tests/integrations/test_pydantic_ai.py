@@ -81,7 +81,7 @@ async def test_a_failed_tool_reports_the_error_and_changes_no_other_user(
         run = await _with_tools(chat, memory).run("Forget what you know about Kim", deps="alex")
         parts = [part for each in run.new_messages() for part in each.parts]
         report = [part.content for part in parts if isinstance(part, ToolReturnPart)]
-        assert report[0] == f"Not done: no memory {hers.id}"
+        assert report[0] == f"Not done: no memory {hers.id}; use an id that a search returned"
         assert "empty" in report[1]
         assert (await memory.get(hers.id, user_id="kim")).status == "active"
 

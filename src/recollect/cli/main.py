@@ -187,13 +187,18 @@ def _describe_error(error: Exception) -> tuple[str, str]:
         names = error.ctx.command.list_commands(error.ctx) if isinstance(error.ctx.command, click.Group) else []
         return f"{error.ctx.command_path} needs a command: {', '.join(names)}", ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
+        if isinstance(error.ctx.command, click.Group) and error.ctx.command is not root:
+            commands = ", ".join(error.ctx.command.list_commands(error.ctx))
+            hint = f"{error.ctx.command_path} has the commands {commands}; --help explains them."
+            return error.format_message(), hint
         return error.format_message(), f"{error.ctx.command_path} --help shows its usage."
     if isinstance(error, click.ClickException):
         return error.format_message(), ""
     if isinstance(error, RecollectError):
         return str(error), ""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, ""
+        hint = "Check the path." if isinstance(error, FileNotFoundError) else ""
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, hint
     return f"unexpected {type(error).__name__}: {error}", "-v prints the traceback, for a bug report."
 
 

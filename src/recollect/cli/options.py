@@ -89,7 +89,7 @@ def read_file_argument(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise click.FileError(file, error.strerror or "") from None
+        raise click.FileError(str(Path(file).absolute()), error.strerror or "") from None
 
 
 @contextmanager
@@ -101,6 +101,8 @@ def open_new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
         return
     if path.exists() and not force:
         raise usage_error(f"{path} exists; --force replaces it.")
+    if not path.parent.is_dir():
+        raise usage_error(f"The folder {path.parent.absolute()} does not exist; create it, or name another file.")
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:

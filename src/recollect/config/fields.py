@@ -1,6 +1,6 @@
 """All settings, each declared once with its type, limits and description."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -360,4 +360,12 @@ class Settings(
     def _describe_unknown(self, name: str) -> str:
         if preset := preset_of_block(name):
             return f"{name!r} is a block of the preset {preset!r}; set preset to use it"
-        return f"there is no setting {name!r}; `recollect config show` lists them"
+        return f"there is no setting {name!r}; {suggest_setting(name)}"
+
+
+def suggest_setting(name: str, names: Iterable[str] = Settings.model_fields) -> str:
+    """Return which setting an unknown name probably means, and where all of them are listed."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name, sorted(names), n=1)
+    return f"{f'did you mean {similar[0]}? ' if similar else ''}`recollect config show` lists them"

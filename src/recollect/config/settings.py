@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from recollect.config.fields import Settings
+from recollect.config.fields import Settings, suggest_setting
 from recollect.config.name_mapping import FORMER_NAMES, translate, with_current_names
 from recollect.config.presets import preset_names, read_preset
 from recollect.config.settings_group import SecretStr
@@ -30,6 +30,7 @@ __all__ = [
     "preset_names",
     "read_preset",
     "rows",
+    "suggest_setting",
     "variable_name",
 ]
 
@@ -105,7 +106,7 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
     variables = {*map(variable_name, Settings.model_fields), *former.values(), *CLIENT_VARIABLES}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in variables:
-            _log.warning("%s is not a setting; `recollect config show` lists them", variable)
+            _log.warning("%s is not a setting; %s", variable, suggest_setting(variable, variables))
     for name, info in Settings.model_fields.items():
         for variable in (variable_name(name), former.get(name, ""), *info.aliases):
             if environ.get(variable):
@@ -116,24 +117,37 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSettings(f"cannot read {path}: {error}") from None
+    except OSError as error:
+        remedy = "name an existing settings file, or none to use the defaults"
+        raise InvalidSettings(f"cannot read {path.absolute()}: {error.strerror}; {remedy}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidSettings(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
     return _parse(text, str(path), yaml=path.suffix in (".yaml", ".yml"))
 
 
 def _parse(text: str, name: str, *, yaml: bool) -> dict[str, Any]:
+    form, example = ("YAML", "port: 8100") if yaml else ("TOML", 'host = "127.0.0.1", with text in quotes')
     try:
-        if yaml:
-            import yaml as pyyaml
-
-            values = pyyaml.safe_load(text) or {}
-        else:
-            values = tomllib.loads(text)
+        values = _parse_yaml(text) if yaml else tomllib.loads(text)
     except Exception as error:
-        raise InvalidSettings(f"{name} is not well-formed: {error}") from None
+        raise InvalidSettings(
+            f"{name} is not valid {form}: {error}; a line is a setting, such as {example}"
+        ) from None
     if not isinstance(values, dict):
-        raise InvalidSettings(f"{name} must have names and values, such as port = 8100")
+        raise InvalidSettings(f"{name} must have names and values, such as {example}")
     return values
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.MarkedYAMLError as error:
+        # Without the text of the file, which is in the error and may have keys.
+        found = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+        parts = [f"{what} (at line {at.line + 1}, column {at.column + 1})" for what, at in found if what and at]
+        raise ValueError(", ".join(parts)) from None
 
 
 def ledger_path(settings: Settings) -> Path:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from difflib import get_close_matches
 from http import HTTPStatus
 from math import ceil
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -54,10 +56,11 @@ _CODES = {
     413: "TooLarge",
     429: "TooManyRequests",
 }
-_MESSAGES = {400: "The body is not valid JSON", 404: "This path does not exist"}
 _NOT_AN_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
 _MAX_MESSAGE_CHARS = 500
+_MAX_PATH_CHARS = 200
 _MAX_VALUE_CHARS = 40
+_EXPECTED = "Input should be "
 _EMPTY = "is empty; give it at least one visible character"
 _UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _WORD_START = re.compile("(?<!^)(?=[A-Z])")
@@ -154,7 +157,7 @@ def status_of(error: errors.RecollectError) -> int:
 def describe_error(request: Request, error: Exception) -> ErrorInfo:
     """Translate an exception into an error response; unexpected exceptions reveal nothing."""
     if isinstance(error, RequestValidationError):
-        return _describe_validation(error.errors(), request.scope.get("route"))
+        return _describe_validation(error.errors(), error.body, request.scope.get("route"))
     if isinstance(error, HTTPException):
         return _describe_http_exception(request, error)
     if not isinstance(error, errors.RecollectError):
@@ -181,7 +184,9 @@ def error_info(
 def _describe_http_exception(request: Request, error: HTTPException) -> ErrorInfo:
     status, headers = error.status_code, dict(error.headers or {})
     phrase = HTTPStatus(status).phrase
-    message = _MESSAGES.get(status, phrase) if status == 400 or error.detail == phrase else str(error.detail)
+    message = "The body is not valid JSON" if status == 400 else str(error.detail)
+    if status == 404 and error.detail == phrase:
+        message = f"{request.method} {request.url.path[:_MAX_PATH_CHARS]} does not exist; {_suggest_path(request)}"
     if status == 405 and (methods := _allowed_methods(request)):
         headers["Allow"] = ", ".join(methods)
         message = f"Method {request.method} is not allowed here; use {headers['Allow']}"
@@ -191,20 +196,37 @@ def _describe_http_exception(request: Request, error: HTTPException) -> ErrorInf
     return ErrorInfo(status, code, printable(message), parameter, retry_after_s, headers)
 
 
-def _describe_validation(problems: Sequence[Any], route: object) -> ErrorInfo:
+def _suggest_path(request: Request) -> str:
+    """Return the path of ours that was probably meant, or where all of them are listed."""
+    path = request.url.path[:_MAX_PATH_CHARS].rstrip("/")
+    paths = [each for route in request.app.routes if "{" not in (each := getattr(route, "path", "")).rstrip("/")]
+    similar = [each for each in paths if path and each.endswith(path)] or get_close_matches(
+        path, paths, n=1, cutoff=0.8
+    )
+    return f"did you mean {similar[0]}? /docs lists all paths" if similar else "/docs lists all paths"
+
+
+def _describe_validation(problems: Sequence[Any], body: object, route: object) -> ErrorInfo:
     """Describe the first problem; a value of the body is not repeated, because it may be long or private."""
-    problem = problems[0]
-    part, *where = (str(each) for each in problem["loc"])
-    name, kind = ".".join(where) or f"The {part}", problem["type"]
+    where, alternatives = _first_invalid_field(problems, body)
+    problem = alternatives[0]
+    part, kind = str(problem["loc"][0]), problem["type"]
+    name = _join_path(where) or f"The {part}"
     if kind == "json_invalid":
         reason = problem.get("ctx", {}).get("error", "it is incomplete")
         return ErrorInfo(400, "InvalidInput", f"The body is not valid JSON: {reason}", parameter="body")
     if part == "body" and not where and kind in _NOT_AN_OBJECT:
         message = "The body must be a JSON object, sent with Content-Type: application/json"
     elif kind == "extra_forbidden":
-        message = f"{name} is not a field of this request"
+        message = f"{name} is not a field of this request{_suggest_field(route, part, where)}"
     elif kind == "missing":
         message = f"{name} is missing"
+    elif kind == "too_short":
+        message = (
+            f"{name} has {problem['ctx']['actual_length']} items; give it at least {problem['ctx']['min_length']}"
+        )
+    elif kind in _NOT_AN_OBJECT:
+        message = f"{name}: Input should be an object"
     elif kind == "string_pattern_mismatch":
         message = f"{name} {_describe_mismatch(problem['input'], problem['ctx']['pattern'], shown=part != 'body')}"
     elif kind == "string_too_long":
@@ -216,22 +238,77 @@ def _describe_validation(problems: Sequence[Any], route: object) -> ErrorInfo:
     elif kind in ("InvalidInput", "InvalidText"):
         return ErrorInfo(400, kind, printable(f"{name} {problem['msg']}"))
     else:
-        message = f"{name}: {problem['msg']}"
+        expected = dict.fromkeys(each["msg"].removeprefix(_EXPECTED) for each in alternatives)
+        message = f"{name}: {_EXPECTED if problem['msg'].startswith(_EXPECTED) else ''}{' or '.join(expected)}"
     if message.endswith(_EMPTY) and _is_optional(route, part, where):
         message += ", or leave it out"
-    return ErrorInfo(400, "InvalidInput", printable(message), parameter=printable(where[0] if where else part))
+    return ErrorInfo(400, "InvalidInput", printable(message), parameter=printable(str(where[0]) if where else part))
 
 
-def _is_optional(route: object, part: str, where: Sequence[str]) -> bool:
+def _first_invalid_field(problems: Sequence[Any], body: object) -> tuple[list[str | int], Sequence[Any]]:
+    """Return the path of the first invalid field, and its problems: several if it has alternative types.
+
+    An unknown field comes first: it may be a misspelt one that is missing. Of alternatives the one is meant that
+    matches the value further than the others.
+    """
+    problems = sorted(problems, key=lambda each: (each["type"], len(each["loc"])) != ("extra_forbidden", 2))
+    paths = [_path_of(each, body) for each in problems]
+    related = [(path, each) for path, each in zip(paths, problems, strict=True) if path[:1] == paths[0][:1]]
+    first = max((path for path, _ in related), key=len)
+    alternatives = [each for path, each in related if path == first]
+    # A value of the right type has a more specific problem than that it has not another type.
+    specific = [each for each in alternatives if not each["type"].endswith("_type")]
+    return list(first), specific[:1] or alternatives
+
+
+def _path_of(problem: Mapping[str, Any], body: object) -> Sequence[str | int]:
+    """Return the path of a problem without the names of alternative types, which are not in the body."""
+    part, *location = problem["loc"]
+    if part != "body":
+        return list(location)
+    path: list[str | int] = []
+    for each in location:
+        if isinstance(body, list) and isinstance(each, int):
+            body = body[each]
+        elif isinstance(body, Mapping) and (each in body or problem["type"] == "missing"):
+            body = body.get(each)
+        else:
+            continue
+        path.append(each)
+    return path
+
+
+def _join_path(path: Iterable[str | int]) -> str:
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")
+
+
+def _suggest_field(route: object, part: str, where: Sequence[str | int]) -> str:
+    """Return the most similar field of the request's body, or all of them."""
+    if part != "body" or len(where) != 1:
+        return ""
+    names = [each.alias or name for name, each in _body_fields(route).items()]
+    similar = get_close_matches(str(where[0]), names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else f"; its fields are {', '.join(names)}" if names else ""
+
+
+def _is_optional(route: object, part: str, where: Sequence[str | int]) -> bool:
     """Return whether a route is known to have this parameter, or field of its body, as an optional one."""
     if not isinstance(route, APIRoute) or len(where) != 1:
         return False
     if part != "body":
         matching = [each for each in get_flat_params(route.dependant) if each.alias == where[0]]
         return bool(matching) and not any(each.field_info.is_required() for each in matching)
-    model = route.body_field.field_info.annotation if route.body_field else None
-    fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
-    return any(where[0] in (name, each.alias) and not each.is_required() for name, each in fields.items())
+    return any(
+        where[0] in (name, each.alias) and not each.is_required() for name, each in _body_fields(route).items()
+    )
+
+
+def _body_fields(route: object) -> Mapping[str, FieldInfo]:
+    """Return the fields of the body of a route, if it is an object."""
+    if not isinstance(route, APIRoute) or route.body_field is None:
+        return {}
+    model = route.body_field.field_info.annotation
+    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
 
 
 def _describe_mismatch(value: str, pattern: str, *, shown: bool) -> str:

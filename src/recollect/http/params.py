@@ -46,6 +46,7 @@ _BLANK = (
 _VISIBLE = rf"[ {_WIDE}]*[^ {_WIDE}{_CONTROL}][^{_CONTROL}]*"
 NAME_PATTERN = rf"^{_VISIBLE}$"
 OPTIONAL_NAME_PATTERN = rf"^(?:{_VISIBLE})?$"
+VISIBLE_PATTERN = rf"[^{_BLANK}\x00]"
 TEXT_PATTERN = rf"^[{_BLANK}]*[^{_BLANK}\x00][^\x00]*$"
 NO_CONTROL = rf"^[^{_CONTROL}]*$"
 NO_NUL = r"^[^\x00]*$"

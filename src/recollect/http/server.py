@@ -334,7 +334,9 @@ def bind_sockets(host: str, port: int) -> BoundSockets:
                 continue
             for each in sockets:
                 each.close()
-            raise Unavailable(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+            remedy = "stop the program that uses it, or choose another with --port (the setting port)"
+            hint = f"; {remedy}" if error.errno in (errno.EADDRINUSE, errno.EACCES) else ""
+            raise Unavailable(f"cannot listen on {host}, port {port}: {error.strerror}{hint}") from None
     return BoundSockets(sockets, host)
 
 

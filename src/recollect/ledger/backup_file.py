@@ -106,7 +106,8 @@ def seal_backup(path: Path, *, made_at: datetime, engine: str) -> Backup:
 def verify_backup(path: Path) -> Backup:
     """Return the description of a backup; raise StoreCorrupt if anything is wrong with it."""
     if not path.is_file():
-        raise InvalidInput(f"{path} does not exist, or is not a file")
+        remedy = "`recollect backup list` shows the backups of a ledger"
+        raise InvalidInput(f"{path.absolute()} does not exist, or is not a file; {remedy}")
     try:
         # Immutable, so that no log file is created next to it.
         connection = apsw.Connection(f"{path.resolve().as_uri()}?immutable=1", flags=_READ_ONLY)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from recollect.errors import NotFound
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.erasure import ErasureRequest, Remade, Target
+from recollect.model.ids import memory_not_found
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 
@@ -115,7 +116,9 @@ def check_exists(links: Mapping[str, MemoryLink], request: ErasureRequest) -> No
     """Raise NotFound if the requested id does not exist, or is not a turn though one is requested."""
     target_link = links.get(request.id)
     if request.id and (target_link is None or (request.target is Target.TURN and target_link.position is None)):
-        raise NotFound(f"no {request.target} {request.id}")
+        if request.target is Target.MEMORY:
+            raise memory_not_found(request.id)
+        raise NotFound(f"no {request.target} {request.id} for this user; the list of turns shows their ids")
 
 
 def strip_ids(data: Any, ids: Collection[str]) -> Any:

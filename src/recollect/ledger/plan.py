@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
-from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
+from recollect.errors import Conflict, InvalidInput, StaleVersion
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.codec import UPDATABLE_FIELDS, check_storable, from_plain
 from recollect.model.change import (
@@ -27,6 +27,7 @@ from recollect.model.change import (
     Update,
     Vector,
 )
+from recollect.model.ids import memory_not_found
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Scope
 from recollect.text.instruction_rule import INSTRUCTING_FIELDS, hold_for_review
@@ -324,7 +325,7 @@ def _superseded_at(old: MemoryRecord, moment: datetime) -> datetime:
 def _current(existing: ExistingRecords, id: str, expected: int | None) -> MemoryRecord:
     record = existing.by_id.get(id)
     if record is None:
-        raise NotFound(f"no memory {id}")
+        raise memory_not_found(id)
     if expected is not None and record.version != expected:
         raise StaleVersion(f"memory {id} is at version {record.version}, not {expected}: read it again and retry")
     return record
@@ -374,7 +375,7 @@ def _related_lines(entry: HistoryEntry, batch: Sequence[HistoryEntry]) -> list[H
 def _revert(entry: HistoryEntry, records: Mapping[str, MemoryRecord]) -> Revert:
     record = records.get(entry.memory_id)
     if record is None:
-        raise NotFound(f"no memory {entry.memory_id}")
+        raise memory_not_found(entry.memory_id)
     before = {"status": Status.FORGOTTEN} if entry.before is None else entry.before
     for name, value in from_plain(entry.after).items():
         if getattr(record, name) != value:

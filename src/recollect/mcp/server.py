@@ -237,7 +237,7 @@ class McpServer:
         try:
             record = await access.memory.read(id)
         except NotFound:
-            raise NotFound(f"no such memory: {sanitize_line(id)[:80]}") from None
+            raise NotFound(f"no such memory: {sanitize_line(id)[:80]}; recall returns ids") from None
         return f"{texts.DATA_NOTICE}\n{texts.details_text(await texts.memory_details(access, record))}"
 
     async def _list_prompts(self, ctx: _Context, params: PaginatedRequestParams | None) -> ListPromptsResult:

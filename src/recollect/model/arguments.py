@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, InvalidText
 from recollect.model.change import Actor, Author, IdempotencyToken
 from recollect.model.memory import Category, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
@@ -95,9 +96,7 @@ def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
     return parsed if isinstance(parsed, datetime) and parsed.tzinfo is not None else moment
 
 
-def parse_messages(
-    messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
-) -> tuple[Mapping[str, Any], ...]:
+def parse_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:
     """Return OpenAI-style messages; a text is one message of the user."""
     if isinstance(messages, str):
         return ({"role": "user", "content": messages},)
@@ -108,11 +107,37 @@ def parse_messages(
             f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}"
         )
     parsed: list[Mapping[str, Any]] = []
-    for message in messages:
+    for at, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise InvalidInput(f"a message must be {{'role', 'content'}}, got {type(message).__name__}")
+            raise InvalidInput(f"`messages[{at}]` must be {{'role', 'content'}}, got {type(message).__name__}")
         parsed.append(message)
     return tuple(parsed)
+
+
+def validate_messages(messages: MessagesInput) -> tuple[Mapping[str, Any], ...]:
+    """Return messages to remember; an InvalidInput names the first field that is not as OpenAI defines it."""
+    if isinstance(messages, str) and not messages.strip():
+        raise InvalidText("`messages` is empty; give it at least one visible character")
+    parsed = parse_messages(messages)
+    if not parsed:
+        raise InvalidInput("`messages` is empty; give it at least one {'role', 'content'}")
+    for at, message in enumerate(parsed):
+        _check_message(message, f"messages[{at}]")
+    return parsed
+
+
+def _check_message(message: Mapping[str, Any], name: str) -> None:
+    if not isinstance(role := message.get("role"), str):
+        raise InvalidInput(f"`{name}.role` must be a text such as 'user', got {type(role).__name__}")
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, (str, bytes)):
+        for at, part in enumerate(content):
+            if not isinstance(part, Mapping):
+                raise InvalidInput(f"`{name}.content[{at}]` must be {{'type', 'text'}}, got {type(part).__name__}")
+            if not isinstance(text := part.get("text"), (str, NoneType)):
+                raise InvalidInput(f"`{name}.content[{at}].text` must be text, got {type(text).__name__}")
+    elif not isinstance(content, (str, NoneType)):
+        raise InvalidInput(f"`{name}.content` must be a text or a list of parts, got {type(content).__name__}")
 
 
 def parse_status(status: Status | str) -> Status:

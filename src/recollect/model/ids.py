@@ -9,6 +9,9 @@ import time
 from hashlib import blake2b
 from uuid import UUID
 
+from recollect.errors import NotFound
+
+_EXAMPLE = "0199d3f5-6c0e-7a41-9b1e-4f2d8c7a5e36"
 _lock = threading.Lock()
 _last = 0
 
@@ -34,3 +37,8 @@ def stable_id(*parts: str) -> str:
     """Return an id that depends only on the parts."""
     digest = blake2b("\0".join(parts).encode(errors="replace"), digest_size=16).digest()
     return str(UUID(bytes=digest, version=5))
+
+
+def memory_not_found(id: str) -> NotFound:
+    """Return the error for an id that the user has no memory of; ids of other users get the same one."""
+    return NotFound(f"no memory {id} for this user; `list` and `search` show ids, such as {_EXAMPLE}")

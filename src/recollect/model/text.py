@@ -16,6 +16,8 @@ _CONTROL = lazy_pattern("[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 
 def validate_text(text: object, *, name: str = "content") -> str:
     """Return the text; raise InvalidText that says what is wrong with it and where."""
+    if text is None:
+        raise InvalidText(f"{name} is missing; it must be text")
     if not isinstance(text, str):
         raise InvalidText(f"{name} must be text, not {type(text).__name__}")
     if not text.strip():
@@ -23,10 +25,17 @@ def validate_text(text: object, *, name: str = "content") -> str:
     if not is_storable(text) and (bad := _UNSTORABLE.search(text)):
         kind = "a NUL character" if bad.group() == "\0" else "a lone surrogate (half of a character)"
         raise InvalidText(f"{name} holds {kind} at position {bad.start()}; remove it and try again")
-    # A character takes four bytes at most, so short texts need not be encoded to be measured.
-    if len(text) * 4 > MAX_TEXT_BYTES and (size := len(text.encode())) > MAX_TEXT_BYTES:
-        raise InvalidText(f"{name} is {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}: split it into parts")
+    if excess := describe_text_excess(text):
+        raise InvalidText(f"{name} is {excess}: split it into parts")
     return text
+
+
+def describe_text_excess(text: str) -> str:
+    """Describe how a text exceeds what is stored of one; empty if it does not."""
+    # A character takes four bytes at most, so short texts need not be encoded to be measured.
+    if len(text) * 4 <= MAX_TEXT_BYTES or (size := len(text.encode(errors="replace"))) <= MAX_TEXT_BYTES:
+        return ""
+    return f"{size:,} bytes; the limit is {MAX_TEXT_BYTES:,}"
 
 
 def is_storable(text: str) -> bool:

@@ -18,6 +18,7 @@ from recollect.ledger.codec import from_plain, make_page, pack_vector
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.snapshot import LedgerSnapshot
 from recollect.model.change import HistoryEntry
+from recollect.model.ids import memory_not_found
 from recollect.model.memory import EFFECTIVE_STATUSES, MemoryRecord, Status, valid_at
 from recollect.model.query import MAX_VALUES, And, Filter, Listing, Not, Op, Where, both, matches
 from recollect.model.result import Hit, Page, SearchResult
@@ -74,7 +75,7 @@ async def get_as_of(scope: Scope, id: str, moment: datetime, *, ledger: Ledger) 
     """Return one memory as it was at a moment, in any status; raise `NotFound` if it did not exist yet."""
     records = await ledger.get(scope, [id])
     if not records or min(records[0].created_at, records[0].valid_from or records[0].created_at) > moment:
-        raise NotFound(f"no memory {id} at that moment" if records else f"no memory {id}")
+        raise NotFound(f"no memory {id} at that moment") if records else memory_not_found(id)
     lines = await _history_since(scope.user, moment, ledger)
     return _restore_record(records[0], lines, moment) or records[0]
 

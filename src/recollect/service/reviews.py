@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from recollect.deps import Deps
-from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
+from recollect.errors import Conflict, InvalidInput, StaleVersion
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.ledger import Ledger, read_history
 from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
+from recollect.model.ids import memory_not_found
 from recollect.model.memory import PROPOSED_BY, MemoryRecord, Status, Trust
 from recollect.model.query import And, Listing, Op, Where
 from recollect.model.result import Page
@@ -116,7 +117,7 @@ class ReviewService:
     async def _get_pending(self, scope: Scope, id: str, expected_version: int | None) -> MemoryRecord:
         records = await self._ledger.get(scope, [id])
         if not records:
-            raise NotFound(f"no memory {id}")
+            raise memory_not_found(id)
         [record] = records
         if record.status is not Status.REVIEW:
             raise Conflict(f"memory {id} does not wait for review: it is {record.status}")

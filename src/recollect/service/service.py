@@ -18,7 +18,7 @@ from recollect.cache.change_notifier import ChangeNotifier
 from recollect.config.fields import MaintenanceSettings, RecallSettings
 from recollect.deps import Deps
 from recollect.erasure import find_dependents
-from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
+from recollect.errors import Conflict, QuotaReached, RecollectError
 from recollect.files import MemoryFiles
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
@@ -27,6 +27,7 @@ from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceSchedule
+from recollect.model.arguments import MessagesInput, validate_messages
 from recollect.model.change import (
     Actor,
     Author,
@@ -40,7 +41,7 @@ from recollect.model.change import (
 )
 from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
-from recollect.model.ids import new_id
+from recollect.model.ids import memory_not_found, new_id
 from recollect.model.job import Job
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.query import EVERYTHING, Listing, Op, Where, exclude_expired
@@ -224,7 +225,7 @@ class Service:
     async def remember(
         self,
         scope: Scope,
-        messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        messages: MessagesInput,
         *,
         by: Author,
         wait_s: float = 0.0,
@@ -237,8 +238,9 @@ class Service:
         Messages with a known `turn_id` change nothing. `received_at` is the time of their first arrival, `model` that
         of their chat.
         """
+        count = len(validate_messages(messages))
         await self.jobs.check_backlog(scope.user)
-        await self.write_quota.admit(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
+        await self.write_quota.admit(scope.user, count)
         with span("recollect.remember") as trace:
             started = perf_counter()
             learning = with_chat_model(self._learning, model, self._models)
@@ -438,7 +440,7 @@ class Service:
             return await as_of_queries.get_as_of(scope, id, as_of, ledger=self._ledger)
         records = await self._lookup_source.get(scope, [id])
         if not records:
-            raise NotFound(f"no memory {id}")
+            raise memory_not_found(id)
         return records[0]
 
     async def get_many(self, user: str, ids: Sequence[str]) -> list[MemoryRecord]:

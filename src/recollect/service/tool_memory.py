@@ -96,7 +96,7 @@ class ToolMemory:
         """Return a memory that the scope sees, in any status; NotFound for any other."""
         records = await self.service.get_many(self.scope.user, [id])
         if not records or not self.scope.can_see(records[0].visibility_key):
-            raise NotFound(f"no memory {id}")
+            raise NotFound(f"no memory {id}; use an id that a search returned")
         return records[0]
 
     async def read(self, id: str) -> MemoryRecord:
@@ -104,7 +104,7 @@ class ToolMemory:
         record = await self.get(id)
         is_readable = record.status in EFFECTIVE_STATUSES and self.withheld.isdisjoint(record.tags)
         if not is_readable or is_instruction_file(record):
-            raise NotFound(f"no memory {id}")
+            raise NotFound(f"no memory {id}; use an id that a search returned")
         return record
 
     async def find(self, listing: Listing) -> Sequence[MemoryRecord]:

@@ -164,7 +164,7 @@ async def require_session(scope: Scope, *, ledger: Ledger) -> Conversation:
     conversation = await ledger.conversation(scope)
     if not await _session_exists(conversation, ledger):
         within = f" in project {scope.project}" if scope.project else ""
-        raise NotFound(f"user {scope.user} has no session {scope.session}{within}")
+        raise NotFound(f"user {scope.user} has no session {scope.session}{within}; the list of sessions shows them")
     return conversation
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.model.arguments import MessagesInput, validate_messages
 from recollect.model.ids import new_id
 from recollect.model.messages import message_text
 from recollect.model.scope import Scope
-from recollect.model.text import repair_text, validate_id
+from recollect.model.text import describe_text_excess, repair_text, validate_id
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 from recollect.write.draft import validate_fields
@@ -19,35 +20,27 @@ from recollect.write.draft import validate_fields
 _log = logging.getLogger("recollect")
 
 
-def parse_messages(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Turn]:
+def parse_messages(scope: Scope, messages: MessagesInput) -> list[Turn]:
     """Return the turns of OpenAI-style messages of user and assistant; other roles are ignored.
 
     A chat must not fail, so characters that cannot be stored are replaced, and an invalid time becomes now. A
     `turn_id` becomes the id of the turn, `metadata` its metadata unless it is invalid.
     """
     at = now()
-    return [turn for message in _message_list(messages) if (turn := _parse_turn(scope, message, at)) is not None]
+    parsed = (_parse_turn(scope, message, at) for message in validate_messages(messages))
+    return [turn for turn in parsed if turn is not None]
 
 
-def has_turn_ids(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
+def has_turn_ids(messages: MessagesInput) -> bool:
     """Return whether a message has a `turn_id`, so that it may be a repetition."""
-    return any(isinstance(message, Mapping) and "turn_id" in message for message in _message_list(messages))
+    return any("turn_id" in message for message in validate_messages(messages))
 
 
-def _message_list(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[object]:
-    if isinstance(messages, str):
-        messages = {"role": "user", "content": messages}
-    if isinstance(messages, Mapping):
-        messages = [messages]
-    if not isinstance(messages, Sequence):
-        raise InvalidInput(f"`messages` must be a list of {{'role', 'content'}}, got {type(messages).__name__}")
-    return messages
-
-
-def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
-    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise InvalidInput(f"a message must be a mapping with 'role' and 'content', got {_describe_message(message)}")
-    text = repair_text(message_text(message.get("content")))
+def _parse_turn(scope: Scope, message: Mapping[str, Any], at: datetime) -> Turn | None:
+    whole = message_text(message.get("content"))
+    if excess := describe_text_excess(whole):
+        _log.warning("A message is %s: the rest of it is not stored", excess)
+    text = repair_text(whole)
     if message["role"] not in tuple(Role) or not text.strip():
         return None
     name = message.get("name")
@@ -60,13 +53,6 @@ def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
         name=repair_text(name) if isinstance(name, str) and name else None,
         metadata=_parse_metadata(message),
     )
-
-
-def _describe_message(message: object) -> str:
-    """Describe an invalid message without its content."""
-    if not isinstance(message, Mapping):
-        return type(message).__name__
-    return f"one with {', '.join(sorted(map(str, message))) or 'nothing'} and a role of {message.get('role')!r:.40}"
 
 
 def _turn_id(message: Mapping[str, Any]) -> str:

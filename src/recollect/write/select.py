@@ -1,10 +1,10 @@
 """Select statements worth remembering without an LLM: trained linear models and a table of keys.
 
 The first model cuts the user's sentences into statements, the second scores each statement with the probability that
-it is worth remembering, its category, and whether it corrects or ends something. A third is for tasks, such as talk
-with a coding agent: it scores the sentences of user and assistant that state a decision, a convention, a command that
-works, or a failure and its fix. They are trained by `python -m evals.train_selector` and
-`python -m evals.train_task_selector`.
+it is worth remembering, its category, and whether it corrects or ends something. A third joins a statement that needs
+the one before it ("I go on Tuesdays") with that one. A fourth is for tasks, such as talk with a coding agent: it
+scores the sentences of user and assistant that state a decision, a convention, a command that works, or a failure and
+its fix. They are trained by `python -m evals.train_selector`, `evals.train_joins` and `evals.train_task_selector`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,15 @@ CATEGORIES = ("identity", "preference", "constraint", "instruction", "fact", "ev
 CHANGES = ("correction", "ended")
 OUTPUTS = ("keep", *CATEGORIES, *CHANGES)
 CUT_BUCKETS = 1 << 15
+JOIN_BUCKETS = 1 << 15
 BUCKETS = 1 << 16
 # Minimum probabilities of a cut, of a statement to keep, and of a correction or end; chosen by cross-validation.
 CUT_THRESHOLD = 0.4
 KEEP_THRESHOLD = 0.45
 CHANGE_THRESHOLD = 0.6
+# Minimum probability that a statement needs the one before it; of joined statements, the maximum length in all.
+JOIN_THRESHOLD = 0.75
+_MAX_JOINED_CHARS = 300
 # Minimum probabilities of a sentence in a task, by role, and of other statements of the user in one.
 TASK_THRESHOLDS = {Role.USER: 0.5, Role.ASSISTANT: 0.4}
 _PERSONAL_THRESHOLD = 0.85
@@ -66,6 +70,7 @@ _FIRST_PERSON = lazy_pattern(
 )
 _OPENING_MARKS = '$€£¥#@"“(„«'
 _TRAILING = ",;:.-–—"
+_SENTENCE_ENDS = ("!", "?", "…", "。", "！", "？")
 _CONJUNCTIONS = frozenset("and but so und aber y pero et mais e ma mas en maar".split())
 _CONTEXT_TOKENS = 6
 # Features of the length of a message are capped at these.
@@ -157,9 +162,11 @@ def _turn_facts(turn: Turn, *, name: str | None, task: bool) -> Iterator[Extract
     requests = [request for sentence in split_sentences(turn.content) if (request := explicit_request(sentence.text))]
     for request in requests:
         yield build_fact(SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new"), turn, name=name)
-    statements = [each for each in score_statements(turn.content) if _passes_threshold(each)]
+    scored = score_statements(turn.content)
     if task:
-        statements = _task_statements(turn.content, statements)
+        statements = _task_statements(turn.content, [each for each in scored if _passes_threshold(each)])
+    else:
+        statements = _join_dependent(turn.content, scored)
     chosen = [each for each in statements if not _is_pasted_instruction(each, turn.content)]
     for selected in chosen[:MAX_STATEMENTS]:
         if not any(selected.text in request for request in requests):
@@ -369,6 +376,71 @@ def cut_input(tokens: Sequence[str], at: int) -> TextInput:
     return TextInput(hash_features(features, CUT_BUCKETS), np.zeros(0, np.float32))
 
 
+# Joining statements ------------------------------------------------------------------------------------------------
+
+
+def _join_dependent(text: str, scored: Sequence[SelectedStatement]) -> list[SelectedStatement]:
+    """Return the statements of a message worth keeping; one that needs the one before it is joined with it."""
+    groups: list[list[SelectedStatement]] = []
+    is_adjacent = False
+    for each in scored:
+        if not _passes_threshold(each) or _is_pasted_instruction(each, text):
+            is_adjacent = False
+            continue
+        if is_adjacent and _depends_on(groups[-1], each):
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+        is_adjacent = True
+    return [_join(group) for group in groups]
+
+
+def _depends_on(group: Sequence[SelectedStatement], statement: SelectedStatement) -> bool:
+    """Return whether to join a statement with the group before it."""
+    before = group[-1]
+    if before.change != "new" or statement.change != "new" or find_key(before.text) or find_key(statement.text):
+        # A fact with a key, or one that replaces another, is replaced on its own.
+        return False
+    if sum(len(each.text) for each in group) + len(statement.text) > _MAX_JOINED_CHARS:
+        return False
+    same_sentence = before.sentence == statement.sentence
+    logits = _joiner().logits([join_input(before.text, statement.text, same_sentence=same_sentence)])
+    return _probability(logits[0, 0]) >= JOIN_THRESHOLD
+
+
+def _join(group: Sequence[SelectedStatement]) -> SelectedStatement:
+    """Return adjacent statements as one, in the words of the message."""
+    joined = ""
+    for sentence, parts in groupby(group, key=lambda each: each.sentence):
+        first, *rest = parts
+        start, last = sentence.index(first.text), rest[-1].text if rest else first.text
+        separator = "" if not joined else " " if joined.endswith(_SENTENCE_ENDS) else ". "
+        joined += separator + sentence[start : sentence.index(last, start) + len(last)]
+    return replace(max(group, key=lambda each: each.confidence), text=joined)
+
+
+def join_input(before: str, text: str, *, same_sentence: bool) -> TextInput:
+    """Return the features of a statement and the one before it."""
+    tokens, tokens_before = tokenize(text), tokenize(before)
+    opening = tokens[0] if tokens else ""
+    named = (
+        *(f"same:{same_sentence}", f"same:{same_sentence}|{opening}", f"opens:{opening}"),
+        *(f"length:{min(len(tokens), 8)}", f"before:{min(len(tokens_before), 6)}"),
+        f"person:{bool(_FIRST_PERSON.search(text))}|{bool(_FIRST_PERSON.search(before))}",
+        f"digit:{any(map(str.isdigit, text))}",
+        f"name:{any(word[:1].isupper() for word in text.split()[1:])}",
+        f"question:{Sentence(before).is_question}",
+        f"shared:{not set(tokens).isdisjoint(tokens_before)}",
+    )
+    buckets = {
+        *hash_ngrams(tokens, JOIN_BUCKETS, words=2, chars=0),
+        *hash_ngrams(tokens[:2], JOIN_BUCKETS, prefix="b:", words=2, chars=0),
+        *hash_ngrams(tokens_before[-4:], JOIN_BUCKETS, prefix="p:", words=1, chars=0),
+        *hash_features(named, JOIN_BUCKETS).tolist(),
+    }
+    return TextInput(np.array(sorted(buckets), np.int64), np.zeros(0, np.float32))
+
+
 # Scoring statements ------------------------------------------------------------------------------------------------
 
 
@@ -421,6 +493,11 @@ def _message_features(text: str) -> tuple[float, ...]:
 @cache
 def _cutter() -> LinearTextModel:
     return load_model(_FOLDER / "selector_cuts.npz")
+
+
+@cache
+def _joiner() -> LinearTextModel:
+    return load_model(_FOLDER / "selector_joins.npz")
 
 
 @cache

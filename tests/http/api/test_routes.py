@@ -57,6 +57,31 @@ def test_recall_inserts_memories_into_the_messages(api: httpx.Client) -> None:
     assert api.post("/recall", json={"messages": messages, "limit": 0}).json()["outcome"] == "disabled"
 
 
+@pytest.mark.parametrize("path", ["/remember", "/recall"])
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        ({"messages": 5}, "messages: Input should be a valid string or a valid list"),
+        ({"messages": ["x"]}, "messages[0]: Input should be an object"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content: Input should be a valid string or a"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "messages[0].content[0].text: "),
+        ({"messages": [{"role": "user", "content": "x"}, {"content": "x"}]}, "messages[1].role is missing"),
+        ({"mesages": "x"}, "mesages is not a field of this request; did you mean messages?"),
+    ],
+)
+def test_an_invalid_message_is_named(api: httpx.Client, path: str, body: dict[str, Any], complaint: str) -> None:
+    answer = api.post(path, json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "InvalidInput")
+    assert answer.json()["error"]["message"].startswith(complaint)
+    assert api.get("/sessions").json()["results"] == []
+
+
+def test_nothing_cannot_be_remembered(api: httpx.Client) -> None:
+    for nothing, complaint in ((" ", "messages is empty"), ([], "messages has 0 items; give it at least 1")):
+        assert complaint in problem(api.post("/remember", json={"messages": nothing}))[2]
+        assert api.post("/recall", json={"messages": nothing}).json()["outcome"] == "ignored"
+
+
 def test_a_session_is_remembered_learned_from_and_ended(api: httpx.Client) -> None:
     here = {"session_id": "monday/1"}
     messages = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "Noted."}]

@@ -244,6 +244,17 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.parametrize("infer", [True, False])
+def test_an_invalid_message_is_named(host: str, infer: bool) -> None:
+    for messages, complaint in (
+        ([], "`messages` is empty"),
+        ([{"role": "user", "content": 5}], "`messages[0].content`"),
+    ):
+        body = {"messages": messages, "user_id": "alex", "infer": infer}
+        answer = httpx.post(f"{host}/v1/memories/", json=body, timeout=60)
+        assert (answer.status_code, complaint in answer.json()["detail"]) == (400, True)
+
+
 def test_an_invalid_filter_is_rejected(mem0: MemoryClient) -> None:
     for plain in NONSENSE:
         with pytest.raises(ValidationError):

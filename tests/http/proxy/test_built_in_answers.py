@@ -45,6 +45,19 @@ def test_an_answer_that_quotes_a_memory_is_not_found_and_is_forgotten_with_it(tm
             assert not [turn for turn in turns if NAME in turn.content]
 
 
+def test_invalid_messages_are_rejected_as_an_llm_would(tmp_path: Path) -> None:
+    with RecollectServer(tmp_path, **PATIENT) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+        for messages, complaint in (
+            ([{"role": "user", "content": 5}], "`messages[0].content` must be a text or a list of parts, got int"),
+            (["hello"], "`messages[0]` must be {'role', 'content'}, got str"),
+            ([], "`messages` is empty"),
+        ):
+            answer = client.post("/v1/chat/completions", json={"model": "m", "messages": messages})
+            error = answer.json()["error"]
+            assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "messages")
+            assert error["message"].startswith(complaint)
+
+
 def test_a_number_names_a_user(tmp_path: Path) -> None:
     with RecollectServer(tmp_path, **PATIENT) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         say(client, FACT, user=7)

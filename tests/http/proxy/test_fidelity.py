@@ -116,6 +116,29 @@ def test_unusual_text_is_stored(proxies: dict[str, ServedProxy], body: Drawn) ->
     assert answer.headers["x-memory-turn"]
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [[], ["hello"], [{"role": "user", "content": 5}], [{"role": 5, "content": "x"}], [{"role": "user"}],
+     [{"role": "user", "content": [5]}], [{"role": "user", "content": [{"type": "text", "text": 5}]}]],
+)  # fmt: skip
+def test_invalid_messages_are_left_to_the_upstream_and_not_learned(
+    proxies: dict[str, ServedProxy], recorder: ScriptedLLM, messages: Any
+) -> None:
+    recorder.clear()
+    raw = json.dumps({"model": "scripted", "messages": messages}).encode()
+    answer = proxies["before-question"].post(raw, x_memory_user="nobody")
+    assert (answer.status, "x-memory-turn" in answer.headers) == (200, False)
+    assert answer.headers["x-memory-status"] in ("ok", "off")
+    assert recorder.requests[0].body == raw
+
+
+def test_the_text_of_a_message_with_an_invalid_part_is_stored(proxies: dict[str, ServedProxy]) -> None:
+    message = {"role": "user", "content": [{"type": "text", "text": "I like tea"}, 5]}
+    answer = proxies["before-question"].post({"model": "scripted", "messages": [message]}, x_memory_user="odd")
+    assert answer.headers["x-memory-status"] == "ok"
+    assert proxies["before-question"].stored_turns("odd", 1)[0] == ("user", "I like tea")
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_number_too_long_for_python_is_forwarded(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str

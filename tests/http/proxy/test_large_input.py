@@ -42,6 +42,23 @@ def test_a_chat_with_more_text_than_memory_reads_is_forwarded_without_memory(
     assert proxy.run(proxy.service.sessions.list("large-text")) == []
 
 
+def test_a_message_that_is_stored_in_part_is_reported(
+    proxy: ServedProxy, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = {"role": "user", "content": "I live in Porto. " * (3 * _MEBIBYTE // 17)}
+    body = {"model": "scripted", "messages": [long]}
+    for path, request in (("/chat/completions", body), ("/responses", {"model": "scripted", "input": [long]})):
+        user = f"long{path}"
+        answer = proxy.post(request, path=path, x_memory_user=user)
+        assert (answer.status, answer.headers["x-memory-status"]) == (200, "degraded; reason=too_large")
+        assert answer.headers["x-memory-turn"]
+        assert len(proxy.stored_turns(user)[0][1]) == _MEBIBYTE
+    assert "A message is 3,145,714 bytes; the limit is 1,048,576: the rest of it is not stored" in caplog.text
+    # As history it was stored before, and the new message is stored completely.
+    body["messages"] += [{"role": "assistant", "content": "Noted."}, {"role": "user", "content": "I like tea"}]
+    assert proxy.post(body, x_memory_user="long/chat/completions").headers["x-memory-status"] == "ok"
+
+
 def test_a_chat_with_more_messages_than_memory_reads_is_forwarded_without_memory(
     proxy: ServedProxy, llm: ScriptedLLM
 ) -> None:

@@ -40,6 +40,7 @@ def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
         (b'{"model": "m", "input": [{"role": "tool", "content": "x"}]}', "input[0].role"),
         (b'{"model": "m", "input": [{"role": "user", "content": 7}]}', "input[0].content"),
         (b'{"model": "m", "input": [{"role": "user", "content": ["x"]}]}', "input[0].content"),
+        (b'{"model": "m", "input": [{"role": "user", "content": [{"text": 7}]}]}', "input[0].content[0].text"),
         (b'{"model": "m", "input": "Hi", "stream": "yes"}', "stream"),
         (b'{"model": "m", "input": "Hi", "store": 1}', "store"),
         (b'{"model": "m", "input": "Hi", "background": true}', "background"),

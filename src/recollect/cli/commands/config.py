@@ -31,11 +31,11 @@ def show(cli: CliContext, name: str | None) -> None:
 
     With NAME only that one. Secrets are masked.
     """
-    from recollect.config.settings import rows
+    from recollect.config.settings import rows, suggest_setting
 
     selected = [row for row in rows(cli.load()) if name in (None, row.name)]
     if not selected:
-        raise usage_error(f"There is no setting {name!r}.")
+        raise usage_error(f"There is no setting {name!r}; {suggest_setting(name or '')}.")
     if cli.replied({"settings": [asdict(row) for row in selected]}):
         return
     cells = [

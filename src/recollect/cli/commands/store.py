@@ -266,14 +266,15 @@ def _describe_undone(memory: Memory, outcomes: tuple[Outcome, ...], user_id: str
 
 
 @command(
-    "recollect erase --memory ID --user alex --yes",
+    "recollect erase ID --user alex --yes",
     "recollect erase --session monday --user alex --yes",
     "recollect erase --everything --user alex --yes",
     "recollect erase --receipts --to erased.jsonl",
     "recollect erase --replay erased.jsonl --yes",
     scope="user project session",
 )
-@click.option("--memory", "memory_id", metavar="ID", help="One memory, with its earlier versions.")
+@click.argument("erased_id", metavar="[ID]", required=False)
+@click.option("--memory", "memory_id", metavar="ID", help="One memory, with its earlier versions; the same as ID.")
 @click.option("--turn", "turn_id", metavar="ID", help="One turn, with everything learned from it.")
 @click.option("--everything", is_flag=True, help="Everything of the user, or of the named project or session.")
 @click.option("--receipts", is_flag=True, help="List earlier erasures, without their content.")
@@ -283,6 +284,7 @@ def _describe_undone(memory: Memory, outcomes: tuple[Outcome, ...], user_id: str
 @click.option("--why", default="", metavar="TEXT", help="The reason, stored with the receipt.")
 def erase(
     cli: CliContext,
+    erased_id: str | None,
     memory_id: str | None,
     turn_id: str | None,
     everything: bool,
@@ -297,6 +299,9 @@ def erase(
     Unlike forget, it cannot be undone. The receipt lists what was deleted from each store, and what was not reached.
     Backups are not: keep the output of --receipts with them, and --replay it after a restore, before anyone uses it.
     """
+    if erased_id is not None and memory_id is not None:
+        raise usage_error("Give the memory once: as ID or as --memory ID.")
+    memory_id = memory_id or erased_id
     if receipts or replay is not None or to is not None:
         if memory_id or turn_id or everything or cli.project or cli.session or (receipts == (replay is not None)):
             raise usage_error("--receipts, with --to, and --replay cannot be combined with other options.")
@@ -324,7 +329,9 @@ def _describe_target(cli: CliContext, memory_id: str | None, turn_id: str | None
     if len(targets) > 1 or (targets and everything):
         raise usage_error("Give only one of --memory, --turn and --everything.")
     if not (targets or everything or cli.session or cli.project):
-        raise usage_error("Give one of --memory, --turn, --session, --project and --everything.")
+        raise usage_error(
+            "Give the ID of a memory, or one of --memory, --turn, --session, --project and --everything."
+        )
     return f"{targets[0] if targets else 'everything'} of user {cli.user_id}{cli.within}"
 
 

@@ -27,7 +27,7 @@ from recollect.http.api.schemas import (
 )
 from recollect.http.auth.caller import CallerDep
 from recollect.http.large_json import SlicedJSONResponse
-from recollect.http.params import Id, ResponseModel, StrictModel, Text, example
+from recollect.http.params import VISIBLE_PATTERN, Id, ResponseModel, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.messages import describe_excess
 from recollect.model.scope import Scope
@@ -38,13 +38,21 @@ from recollect.sessions.agent_runs import parse_run
 sessions_router = create_api_router("turns and sessions")
 
 
+class MessagePart(BaseModel):
+    """A part of a message; parts without a text, such as images, are ignored."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    text: str | None = None
+
+
 class MessageBody(BaseModel):
     """A chat message; other fields are ignored."""
 
     model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
     role: str
-    content: str | list[dict[str, Any]] | None = None
+    content: str | list[MessagePart] | None = None
     name: str | None = Field(default=None, description="The speaker, where there are several.")
     timestamp: str | float | None = Field(default=None, description="When it was said; by default now.")
     metadata: dict[str, Any] | None = Field(
@@ -53,14 +61,17 @@ class MessageBody(BaseModel):
 
 
 def _check_volume(messages: str | list[MessageBody]) -> str | list[MessageBody]:
-    sized = [messages] if isinstance(messages, str) else messages
-    contents = [{"content": each if isinstance(each, str) else each.content} for each in sized]
-    if excess := describe_excess(contents):
+    dumped = dump_messages(messages)
+    if excess := describe_excess([{"content": dumped}] if isinstance(dumped, str) else dumped):
         raise PydanticCustomError("TooLarge", "{message}", {"message": f"must not have {excess}"})
     return messages
 
 
 Messages = Annotated[str | list[MessageBody], AfterValidator(_check_volume)]
+_NewMessages = Annotated[
+    Annotated[str, Field(pattern=VISIBLE_PATTERN)] | Annotated[list[MessageBody], Field(min_length=1)],
+    AfterValidator(_check_volume),
+]
 
 
 class RememberBody(StrictModel):
@@ -68,7 +79,7 @@ class RememberBody(StrictModel):
 
     model_config = example(messages=[{"role": "user", "content": "I moved to Lisbon in May"}], wait_s=10)
 
-    messages: Messages
+    messages: _NewMessages
     wait_s: Annotated[float, Field(ge=0, le=300)] = Field(
         default=0, description="How long to wait for learning; `job` reports its state."
     )

@@ -9,9 +9,10 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 from starlette.types import Scope as AsgiScope
 
-from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
+from recollect.errors import Conflict, MissingUser, NotAllowed, StoreUnavailable
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.model.change import Actor, Author, ChangeKind, Outcome
+from recollect.model.ids import memory_not_found
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
 from recollect.service.handle import ServiceHandle
@@ -81,7 +82,7 @@ class Caller:
         # A memory of the user's own level is recalled in every project.
         is_shared = record.level is Level.USER and not record.scope.project
         if not self.owns(replace(record.scope, project=self.project or "") if is_shared else record.scope):
-            raise NotFound(f"no memory {record.id}")
+            raise memory_not_found(record.id)
         return record
 
     def ensure_editable(self, record: MemoryRecord) -> MemoryRecord:

@@ -14,13 +14,14 @@ from fastapi import Depends
 from pydantic import Field
 
 from recollect.config.settings import Settings
-from recollect.errors import InvalidInput, NotFound
+from recollect.errors import InvalidInput
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.http.auth.caller import Caller
 from recollect.http.params import IntegralFloat, StrictModel, Time
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.routing import CallerDep, ServiceDep, SettingsDep
 from recollect.model.change import Outcome
+from recollect.model.ids import memory_not_found
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Filter, Listing, Not, Op, Where, both
 from recollect.model.result import SearchResult
@@ -76,7 +77,7 @@ class Context:
             is_inside = not scope.project or record.scope.project == scope.project or is_shared
         is_active = record.status is Status.ACTIVE and not (record.expires_at and record.expires_at <= now())
         if not is_inside or not (include_inactive or is_active):
-            raise NotFound(f"no memory {id}")
+            raise memory_not_found(id)
         return record
 
     async def fetch_editable(self, scope: Scope, id: str) -> MemoryRecord:
@@ -160,7 +161,7 @@ def parse_public_id(id: str, caller: Caller) -> tuple[Scope, str]:
     if user and caller.user in (None, user):
         with suppress(InvalidInput):
             return caller.scope(user), record_id
-    raise NotFound(f"no memory {id[:400]}")
+    raise memory_not_found(id[:400])
 
 
 def _decode_user(encoded: str) -> str:

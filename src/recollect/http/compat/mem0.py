@@ -50,7 +50,7 @@ from recollect.http.params import (
     example,
 )
 from recollect.http.routing import Router, check_query_names
-from recollect.model.arguments import parse_messages
+from recollect.model.arguments import validate_messages
 from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.job import JobState
 from recollect.model.memory import MemoryRecord, Trust
@@ -373,7 +373,7 @@ async def add(ctx: ContextDep, body: Mem0Add) -> Mem0Added:
     results = []
     metadata = {**(body.metadata or {}), **entity_metadata(names)}
     merged_fields = {**fields, **({"metadata": metadata} if metadata else {})}
-    for message in parse_messages(body.messages):
+    for message in validate_messages(body.messages):
         # Messages without visible text are skipped instead of rejecting the whole request.
         role, text = message_role(message), normalise_invisible(message_text(message.get("content")))
         if role in tuple(Role) and text.strip():
@@ -386,7 +386,7 @@ async def add(ctx: ContextDep, body: Mem0Add) -> Mem0Added:
 
 
 async def _learn(ctx: Context, names: Mapping[str, str], body: Mem0Add, fields: Mapping[str, Any]) -> Mem0Added:
-    scope, messages = entity_scope(names, ctx.caller), parse_messages(body.messages)
+    scope, messages = entity_scope(names, ctx.caller), validate_messages(body.messages)
     if excess := describe_excess(messages):
         raise InvalidInput(f"`messages` must not have {excess}")
     if body.timestamp is not None:

@@ -15,8 +15,9 @@ from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
 from recollect.model.ids import new_id
 from recollect.model.memory import QUOTES_MEMORY
-from recollect.model.messages import describe_excess
+from recollect.model.messages import describe_excess, message_text
 from recollect.model.result import Hit, RecallOutcome, RecallResult
+from recollect.model.text import describe_text_excess
 from recollect.model.times import now
 from recollect.model.turn import Role
 from recollect.recall import RecallRequest
@@ -148,13 +149,19 @@ class ChatMemory:
         if not chat.options.writes or not session_match.new:
             return
         ids = [new_id() for _ in session_match.new]
-        messages = [{**each.message, "turn_id": id} for each, id in zip(session_match.new, ids, strict=True)]
+        # Only the text: the upstream judges the other parts, which memory does not read.
+        texts = [message_text(each.message.get("content")) for each in session_match.new]
+        messages = [
+            {**each.message, "content": text, "turn_id": id}
+            for each, text, id in zip(session_match.new, texts, ids, strict=True)
+        ]
         # A request that waited for the read until its time was up does not wait a second time.
         within_s = 0.0 if chat.degraded_reason == "timeout" else None
         result = await self._memory.write(
             session_match.scope, messages, within_s=within_s, model=chat.options.model, mode=chat.options.mode
         )
-        chat.degraded_reason = chat.degraded_reason or result.reason or ""
+        cut = "too_large" if any(map(describe_text_excess, texts)) else ""
+        chat.degraded_reason = chat.degraded_reason or result.reason or cut
         if chat.session_resolver is not None:
             chat.session_resolver.record(session_match, [each.mark for each in session_match.new], result.turns)
         user_turn_ids = [id for id, each in zip(ids, session_match.new, strict=True) if each.role == Role.USER]

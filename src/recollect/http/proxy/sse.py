@@ -170,6 +170,8 @@ class StreamRecorder:
         if text and self._chars < _MAX_CHARS:
             self._texts.append(text[: _MAX_CHARS - self._chars])
             self._chars += len(text)
+            if self._chars > _MAX_CHARS:
+                _log.warning("an answer has more than %d characters: the rest of it is not stored", _MAX_CHARS)
 
 
 def _decoder(encoding: str) -> Callable[[bytes], tuple[bytes, bytes]] | None:

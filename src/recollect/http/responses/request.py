@@ -245,6 +245,10 @@ def _check_message(item: Mapping[str, Any], where: str) -> None:
     if not isinstance(content, str | list) or not all(isinstance(part, dict) for part in parts):
         problem = f"{where}.content must be a string or a list of parts"
         raise BadRequest(problem, param=f"{where}.content", code="invalid_type")
+    for at, part in enumerate(parts):
+        if not isinstance(part.get("text"), str | None):
+            name = f"{where}.content[{at}].text"
+            raise BadRequest(f"{name} must be a string", param=name, code="invalid_type")
 
 
 def _parse_id(value: object, name: str) -> str:

@@ -10,7 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recollect.errors import InvalidInput
 from recollect.http.upstream.router import BufferedResponse, UpstreamRequest
+from recollect.model.arguments import validate_messages
 from recollect.model.messages import message_text
 from recollect.service.extractive_answer import answer_from_memory
 from recollect.text.tokens import count_tokens
@@ -54,12 +56,13 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
         return _json(_MODEL_CARD)
     if (request.method, path) != ("POST", "/chat/completions"):
         raise _RequestRejected(
-            f"{MODEL} has no {request.method} {path}: no LLM is configured, and it only answers chat completions",
+            f"{MODEL} has no {request.method} {path}: no LLM is configured, and it only answers chat completions; "
+            "upstream_url sets an endpoint with more, and /docs lists the paths of Recollect",
             status=404,
             code="unknown_url",
         )
     fields = _parse_fields(await _body(request))
-    messages = [each for each in fields["messages"] if isinstance(each, Mapping)]
+    messages = fields["messages"]
     # Long memories and messages take seconds.
     content = await asyncio.to_thread(answer_from_memory, messages, request.memory)
     texts = [message_text(each.get("content")) for each in messages]
@@ -92,8 +95,12 @@ def _parse_fields(body: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise _RequestRejected("the body is not a JSON object")
     messages, form = fields.get("messages"), fields.get("response_format")
-    if not isinstance(messages, list) or not messages:
-        raise _RequestRejected("`messages` must be a non-empty list", param="messages")
+    if not isinstance(messages, list):
+        raise _RequestRejected("`messages` must be a list", param="messages")
+    try:
+        validate_messages(messages)
+    except InvalidInput as error:
+        raise _RequestRejected(str(error), param="messages") from None
     if isinstance(form, dict) and form.get("type", "text") != "text":
         raise _RequestRejected(f"no LLM is configured, and {MODEL} writes plain text only", param="response_format")
     if fields.get("tool_choice", "auto") not in (None, "auto", "none"):

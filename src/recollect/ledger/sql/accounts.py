@@ -152,7 +152,7 @@ async def find_key(tx: Tx, hash: bytes) -> ApiKey:
 async def _load(tx: Tx, column: str, value: str | bytes) -> ApiKey:
     row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM api_keys WHERE {column} = :value", {"value": value})
     if row is None:
-        raise NotFound("no such key" if column == "hash" else f"no key {value!r}")
+        raise NotFound("no such key" if column == "hash" else f"no key {value!r}; the list of keys shows their ids")
     return _key(row)
 
 
@@ -164,7 +164,7 @@ async def has_keys(tx: Tx) -> bool:
 async def revoke_key(tx: Tx, id: str, *, at: datetime) -> ApiKey:
     """Revoke a key; one that is revoked already stays as it is. Raise NotFound if it is unknown."""
     if not is_storable(id):
-        raise NotFound(f"no key {id!r}")
+        raise NotFound(f"no key {id!r}; the list of keys shows their ids")
     await tx.run(
         "UPDATE api_keys SET revoked_at = :at WHERE id = :id AND revoked_at IS NULL", {"id": id, "at": to_micros(at)}
     )

@@ -52,13 +52,13 @@ MAX_NUMBER = (1 << 63) - 1
 async def entry(tx: Tx, scope: Scope, entry_id: int) -> HistoryEntry:
     """Return one entry of the user's history."""
     if not 0 < entry_id <= MAX_NUMBER:
-        raise NotFound(f"no change {entry_id}")
+        raise NotFound(f"no change {entry_id} for this user; the history shows their numbers")
     rows = await tx.rows(
         f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND id = :id",
         {"user": scope.user, "id": entry_id},
     )
     if not rows:
-        raise NotFound(f"no change {entry_id}")
+        raise NotFound(f"no change {entry_id} for this user; the history shows their numbers")
     return entry_from_row(rows[0])
 
 

@@ -200,7 +200,7 @@ async def job(tx: Tx, user: str, id: str) -> Job:
             tx, f"SELECT {JOB_COLUMNS} FROM jobs WHERE user_id = :user AND id = :id", {"user": user, "id": id}
         )
     if row is None:
-        raise NotFound(f"no job {id}")
+        raise NotFound(f"no job {id} for this user; the list of jobs shows their ids")
     return job_from_row(row)
 
 

@@ -68,7 +68,7 @@ class ImportSource:
         """The path on disk."""
         path = Path(self.location).expanduser()
         if not path.exists():
-            raise InvalidInput(f"{self.location} does not exist")
+            raise InvalidInput(f"{path.absolute()} does not exist; name an existing file or folder")
         return path
 
     @cached_property

@@ -210,6 +210,12 @@ class PostgresDialect:
         # Not an array of integers: asyncpg takes milliseconds to learn that type, on every connection.
         return f"{column} = ANY (ARRAY(SELECT jsonb_array_elements_text(:{param})::bigint))"
 
+    def among_tuples(self, columns: Sequence[str], param: str) -> str:
+        members = f"FROM jsonb_array_elements(:{param}) member"
+        return " AND ".join(
+            f"{name} = ANY (ARRAY(SELECT member ->> {at} {members}))" for at, name in enumerate(columns)
+        )
+
     def contains(self, column: str, param: str) -> str:
         return f"strpos({column}, :{param}) > 0"
 

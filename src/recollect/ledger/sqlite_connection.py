@@ -141,6 +141,7 @@ PRAGMA secure_delete = ON;
 PRAGMA foreign_keys = ON;
 PRAGMA cache_size = -16384;
 PRAGMA journal_size_limit = 67108864;
+PRAGMA wal_autocheckpoint = 4000;
 PRAGMA temp_store = MEMORY;
 """
 
@@ -217,7 +218,7 @@ class SqliteTx:
 
 # Rows that one statement inserts. Each statement lets other threads run, and waits for its turn afterwards.
 _ROWS_TOGETHER = (64, 16, 4)
-_INSERT = re.compile(r"INSERT (INTO .* VALUES )\((:\w+(?:, :\w+)*)\)(.*)", re.DOTALL)
+_INSERT = re.compile(r"INSERT (INTO .* VALUES )\((:\w+(?:, :\w+)*)\)")
 
 
 @cache
@@ -228,7 +229,7 @@ def _multi_row_insert(sql: str, count: int) -> tuple[str, list[str]] | None:
     names = [name[1:] for name in match[2].split(", ")]
     row = f"({', '.join('?' * len(names))})"
     # A failed write is rolled back as a whole, so that the statement needs no journal of its own.
-    return f"INSERT OR FAIL {match[1]}{', '.join([row] * count)}{match[3]}", names
+    return f"INSERT OR FAIL {match[1]}{', '.join([row] * count)}", names
 
 
 def _bound(params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ from recollect.ledger.sql.memories import (
 from recollect.ledger.sql.mentions import add_mentions, update_mentions
 from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.ledger.sql.vectors import drop_vectors, put_vectors
+from recollect.ledger.sql.vectors import add_vectors, drop_vectors, put_vectors
 from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
@@ -345,14 +345,16 @@ async def _write_together(tx: Tx, writes: Sequence[PlannedWrite], *, model: Embe
         await tx.dialect.terms.put(tx, dict(zip(new, words, strict=True)))
         await add_evidence(tx, new)
         await add_mentions(tx, new)
-    vectors = {
-        (write.owner.name, rows[write.owner.name, id]): vector
-        for write in writes
-        for id, vector in write.plan.vectors.items()
-    }
-    if vectors:
-        assert model is not None
-        await put_vectors(tx, model, vectors)
+    for put, is_new in ((put_vectors, False), (add_vectors, True)):
+        vectors = {
+            (write.owner.name, rows[write.owner.name, id]): vector
+            for write in writes
+            for id, vector in write.plan.vectors.items()
+            if (id in write.plan.added) is is_new
+        }
+        if vectors:
+            assert model is not None
+            await put(tx, model, vectors)
     await _write_lines(tx, writes)
 
 

@@ -47,13 +47,23 @@ async def put_vectors(tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str,
     await _put_packed(tx, model, {key: pack_vector(vector, model) for key, vector in vectors.items()})
 
 
-async def _put_packed(tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str, int], bytes]) -> None:
+async def add_vectors(tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str, int], Vector]) -> None:
+    """Store vectors of new rows, by user and row."""
+    packed = {key: pack_vector(vector, model) for key, vector in vectors.items()}
+    await _put_packed(tx, model, packed, on_conflict="")
+
+
+_REPLACE = " ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector"
+
+
+async def _put_packed(
+    tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str, int], bytes], *, on_conflict: str = _REPLACE
+) -> None:
     if not vectors:
         return
     number = await ensure_model_number(tx, model)
     await tx.many(
-        "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
-        "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
+        f"INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector){on_conflict}",
         [{"user": user, "model": number, "row": row, "vector": vector} for (user, row), vector in vectors.items()],
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -35,6 +36,7 @@ class SqliteWriter:
         self._path, self._vfs, self._file = path, vfs, file
         self._connection: apsw.Connection | None = self._connect()
         self._waiting: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
+        self._submitted: deque[WriteJob] = deque()
         self._thread = threading.Thread(target=self._run, name="recollect-write", daemon=True)
         self._thread.start()
 
@@ -47,8 +49,14 @@ class SqliteWriter:
         """Run the body on the request; return its result when it is on disk."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[T] = loop.create_future()
-        self._waiting.put(WriteJob(body, request, loop, written))
+        self._submitted.append(WriteJob(body, request, loop, written))
+        # After this turn of the loop: what is submitted in it is written together, and does not compete with it.
+        loop.call_soon(self._hand_over)
         return await written
+
+    def _hand_over(self) -> None:
+        while self._submitted:
+            self._waiting.put(self._submitted.popleft())
 
     def check_file(self) -> None:
         """Make the thread check the file, and preserve it if it is not in its place."""
@@ -56,6 +64,7 @@ class SqliteWriter:
 
     def stop(self) -> None:
         """Finish pending writes, then end the thread."""
+        self._hand_over()
         self.check_file()
         self._waiting.put(None)
         self._thread.join()

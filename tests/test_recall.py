@@ -273,6 +273,20 @@ def test_keyed_facts_are_given_whatever_the_question_most_important_first(memory
     assert [hit.score for hit in strict] == [1.0, 0.6, 0.5]
 
 
+def test_standing_constraints_and_instructions_are_given_whatever_the_question(memory: Memory) -> None:
+    memory.add("I am allergic to peanuts", user_id="a", category="constraint", importance=0.8)
+    memory.add("Use metric units", user_id="a", category="instruction", importance=0.7)
+    memory.add("I cannot meet on Friday", user_id="a", category="constraint", occurred_at=datetime.now(UTC))
+    memory.add("Avoid the stairs", user_id="a", category="constraint", trust="low")
+    memory.add("Plays chess", user_id="a", importance=1.0)
+    recalled = memory.recall("Where can we meet for chess tonight?", user_id="a", min_score=1.0)
+    assert texts(recalled) == ["I am allergic to peanuts", "Use metric units"]
+    assert [hit.why for hit in recalled] == [
+        "a standing constraint, always included", "a standing instruction, always included",
+    ]  # fmt: skip
+    assert "peanuts" in recalled.context.text
+
+
 def test_a_keyed_fact_that_is_also_found_is_given_once_with_its_score(memory: Memory) -> None:
     memory.add("My green tea comes from the harbour", user_id="a", key="tea", value="harbour", importance=0.9)
     memory.add("The weather is grey", user_id="a")

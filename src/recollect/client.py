@@ -300,7 +300,8 @@ class AsyncMemory:
         """Return the memories that help to answer the last message, as hits, as a prompt block, and in the messages.
 
         It decides whether to search, completes a vague question from the messages before it, and includes the user's
-        keyed facts. If memory is unavailable, the outcome says so and the messages are returned unchanged.
+        keyed facts, constraints and instructions. If memory is unavailable, the outcome says so and the messages are
+        returned unchanged.
         """
         from recollect.recall import RecallRequest
 

@@ -24,7 +24,7 @@ from recollect.model.scope import Scope
 from recollect.model.text import head_and_tail
 from recollect.model.turn import Role, Turn
 from recollect.observability.tracing import describe_error, format_traceback
-from recollect.read.as_of_queries import keyed_facts_as_of
+from recollect.read.as_of_queries import pinned_facts_as_of
 from recollect.read.conversation_history import invocation_lines
 from recollect.read.decide import decide
 from recollect.read.format import format_context
@@ -246,7 +246,7 @@ async def _look_up(
 
 
 async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallSettings, deps: SearchDeps) -> list[Hit]:
-    return await keyed_facts_as_of(
+    return await pinned_facts_as_of(
         scope,
         request.filter,
         ledger=deps.ledger,

@@ -189,6 +189,8 @@ CREATE INDEX memories_expiring ON memories (expires_at) WHERE expires_at IS NOT 
 CREATE INDEX memories_forgotten ON memories (updated_at) WHERE status = 'forgotten'
 CREATE UNIQUE INDEX memories_one_value_a_key ON memories (user_id, place, category, "key")
     WHERE status = 'active' AND "key" IS NOT NULL
+CREATE INDEX memories_rules ON memories (user_id, category)
+    WHERE category IN ('constraint', 'instruction') AND "key" IS NULL
 CREATE UNIQUE INDEX memories_said_once ON memories (user_id, place, fingerprint)
     WHERE status = 'active' AND fingerprint IS NOT NULL
 CREATE TABLE mentions (

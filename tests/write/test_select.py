@@ -190,6 +190,22 @@ def test_a_trait_with_one_value_gets_its_key(said: str, key: str, value: str) ->
 
 
 @pytest.mark.parametrize(
+    ("said", "clause", "rest"),
+    [
+        ("I live in Horsforth with my partner Jonas", "I live in Horsforth", "I live with my partner Jonas"),
+        ("I work at Siemens as a turbine engineer", "I work at Siemens", "I work as a turbine engineer"),
+        ("Ich wohne in Köln mit meiner Freundin Eva", "Ich wohne in Köln", "Ich wohne mit meiner Freundin Eva"),
+        ("I live in Leeds because I work with horses", "I live in Leeds because I work with horses", ""),
+        ("I work as a nurse with children", "I work as a nurse with children", ""),
+    ],
+)
+def test_what_a_statement_says_beside_its_value_is_a_statement_of_its_own(said: str, clause: str, rest: str) -> None:
+    keyed = find_key(said)
+    assert keyed is not None
+    assert (keyed.clause, keyed.rest) == (clause, rest)
+
+
+@pytest.mark.parametrize(
     "said",
     ["My sister lives in Rome", "I live in a small flat", "I'm 1.85 m tall", "I work at home", "I moved the files"],
 )
@@ -216,6 +232,13 @@ def test_only_a_key_supersedes_without_an_llm(tmp_path: Path) -> None:
         assert len([each for each in facts(memory) if "bike" in each.content]) == 2
         [before] = memory.get_all(user_id=ALEX, statuses=["superseded"])
         assert "Porto" in before.content
+
+
+def test_what_was_said_beside_a_superseded_value_still_holds(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        say(memory, "I live in Horsforth with my partner Jonas.")
+        say(memory, "We moved to Headingley.")
+        assert {each.content for each in facts(memory)} == {"I live with my partner Jonas", "We moved to Headingley"}
 
 
 def test_the_weights_are_small_and_the_scores_probabilities() -> None:

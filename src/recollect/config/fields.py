@@ -109,10 +109,10 @@ class RecallSettings(RankingSettings):
         5.0, "Timeout of a recall; the chat then continues without memories.", gt=0, le=600
     )
     recall_facts: int = setting(
-        20, "Maximum number of keyed facts that are recalled for every question.", ge=0, le=1000
+        20, "Maximum number of keyed facts, constraints and instructions recalled for every question.", ge=0, le=1000
     )
     recall_facts_min_importance: float = setting(
-        0.5, "Minimum importance of keyed facts that are recalled for every question.", ge=0, le=1
+        0.5, "Minimum importance of facts recalled for every question.", ge=0, le=1
     )
     time_words: Literal["prefer", "filter", "off"] = setting(
         "prefer", 'Effect of "last March" in a question: prefer that period, filter by it, or none.'

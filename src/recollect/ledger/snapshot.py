@@ -54,11 +54,22 @@ class LedgerSnapshot:
         return [each.row for each in self._visible(scope, filter, as_of)]
 
     async def keyed_facts(
-        self, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
+        self,
+        scope: Scope,
+        filter: Filter,
+        *,
+        min_importance: float,
+        limit: int,
+        with_rules: bool = False,
+        as_of: datetime | None = None,
     ) -> list[MemoryRecord]:
         visible = (each.record for each in self._visible(scope, filter, as_of))
-        facts = [record for record in visible if record.key is not None and record.importance >= min_importance]
-        return sorted(facts, key=lambda fact: -fact.importance)[:limit]
+        facts = [
+            record
+            for record in visible
+            if record.importance >= min_importance and (record.key is not None or (with_rules and record.is_rule))
+        ]
+        return sorted(facts, key=lambda fact: (fact.key is None, -fact.importance))[:limit]
 
     async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
         result: dict[str, list[Derived]] = {}

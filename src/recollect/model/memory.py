@@ -127,6 +127,11 @@ class MemoryRecord:
         return at if at is not None and at.date() != self.stated_at.date() else None
 
     @property
+    def is_rule(self) -> bool:
+        """Whether it is a constraint or an instruction that holds until further notice, as an allergy does."""
+        return self.category in (Category.CONSTRAINT, Category.INSTRUCTION) and self.occurred_at is None
+
+    @property
     def visibility_key(self) -> str:
         """Where it is visible, as one text; see `Scope.visibility_key`."""
         return self.scope.visibility_key(self.level)

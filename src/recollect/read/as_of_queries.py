@@ -96,12 +96,12 @@ async def load_past_state(user: str, moment: datetime, *, ledger: Ledger) -> Pas
     return PastState(tuple(ids), tuple(valid))
 
 
-async def keyed_facts_as_of(
+async def pinned_facts_as_of(
     scope: Scope, filter: Filter, *, ledger: Ledger, limit: int, min_importance: float, as_of: datetime | None
 ) -> list[Hit]:
-    """Return the keyed facts that pass the filter, with `as_of` as they were at that moment."""
+    """Return the pinned facts that pass the filter, with `as_of` as they were at that moment."""
     state = PastState((), ()) if as_of is None else await load_past_state(scope.user, as_of, ledger=ledger)
-    hits = await pinned_facts.keyed_facts(
+    hits = await pinned_facts.pinned_facts(
         scope,
         both(filter, state.unchanged_filter),
         ledger=ledger,
@@ -112,10 +112,10 @@ async def keyed_facts_as_of(
     if not state.valid_records or not limit:
         return hits
     past_ledger = cast(Ledger, LedgerSnapshot(state.valid_records, {}))
-    more = await pinned_facts.keyed_facts(
+    more = await pinned_facts.pinned_facts(
         scope, filter, ledger=past_ledger, limit=limit, min_importance=min_importance, as_of=as_of
     )
-    return sorted([*hits, *more], key=lambda hit: -hit.score)[:limit]
+    return sorted([*hits, *more], key=lambda hit: (hit.record.key is None, -hit.score))[:limit]
 
 
 async def _history_since(user: str, moment: datetime, ledger: Ledger) -> dict[str, list[HistoryEntry]]:
@@ -180,7 +180,7 @@ async def _vectors(
 
 def merge_results(one: SearchResult, other: SearchResult, limit: int) -> SearchResult:
     """Return the best hits of two searches, with the notes and times of both."""
-    hits = sorted([*one.hits, *other.hits], key=lambda hit: -hit.score)[:limit]
+    hits = sorted([*one.hits, *other.hits], key=lambda hit: (hit.record.key is None, -hit.score))[:limit]
     names = {**one.steps_us, **other.steps_us}
     steps = {name: one.steps_us.get(name, 0.0) + other.steps_us.get(name, 0.0) for name in names}
     notes = tuple(dict.fromkeys([*one.notes, *other.notes]))

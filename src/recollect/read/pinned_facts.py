@@ -1,4 +1,4 @@
-"""Keyed facts: facts about the user that enter every prompt."""
+"""Pinned facts, which enter every prompt: keyed facts, and standing constraints and instructions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from recollect.ledger.ledger import Ledger
-from recollect.model.memory import Category
+from recollect.model.memory import Category, Trust
 from recollect.model.query import Filter, Op, Where, both
 from recollect.model.result import Hit
 from recollect.model.scope import Level, Scope
@@ -18,42 +18,51 @@ _NARROWEST = (Level.USER, Level.PROJECT, Level.SESSION)
 _FACTS: Filter = Where("category", Op.NE, str(Category.FILE))
 
 
-async def keyed_facts(
+async def pinned_facts(
     scope: Scope, filter: Filter, *, ledger: Ledger, limit: int, min_importance: float, as_of: datetime | None = None
 ) -> list[Hit]:
-    """Return the user's keyed facts of at least this importance that pass the filter, most important first."""
+    """Return the keyed facts of at least this importance that pass the filter, then standing memories."""
     if not limit:
         return []
     facts = await ledger.keyed_facts(
-        scope, both(filter, _FACTS), min_importance=min_importance, limit=limit, as_of=as_of
+        scope, both(filter, _FACTS), min_importance=min_importance, limit=limit, with_rules=True, as_of=as_of
     )
     return [
-        Hit(fact, fact.importance, {"importance": fact.importance}, "a keyed fact, always included") for fact in facts
+        Hit(
+            fact,
+            fact.importance,
+            {"importance": fact.importance},
+            f"a {'keyed fact' if fact.key else f'standing {fact.category}'}, always included",
+        )
+        for fact in facts
+        if fact.key or fact.trust is Trust.HIGH
     ]
 
 
 def merge_facts(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, tokens: int) -> tuple[Hit, ...]:
-    """Return the keyed facts, then the hits; a fact that is also a hit has the score of the hit.
+    """Return the keyed facts, the hits, then other pinned facts; a fact that is also a hit has the score of the hit.
 
     Facts take at most a third of the tokens, which leaves space for the hits. Of facts with the same key the one of
     the narrowest level is used. `per_source` limits the facts and hits from one turn.
     """
     scored = {hit.id: hit for hit in hits}
     tokens_left = tokens // 3
-    keys: dict[tuple[str, str | None], Level] = {}
+    keys: dict[tuple[str, str], Level] = {}
     for fact in facts:
-        slot = (fact.record.category, fact.record.key)
+        slot = (fact.record.category, fact.record.key or fact.id)
         keys[slot] = max(keys.get(slot, fact.record.level), fact.record.level, key=_NARROWEST.index)
     sources: Counter[str] = Counter(turn for hit in hits for turn in hit.record.evidence)
-    first: list[Hit] = []
+    pinned: list[Hit] = []
     for fact in facts:
         record, cost = fact.record, count_tokens(fact.memory[: MAX_CHARS_PER_TOKEN * tokens])
         is_crowded = fact.id not in scored and any(sources[turn] >= per_source for turn in record.evidence)
-        if keys[record.category, record.key] is not record.level or is_crowded or cost > tokens_left:
+        if keys[record.category, record.key or fact.id] is not record.level or is_crowded or cost > tokens_left:
             continue
         tokens_left -= cost
         if fact.id not in scored:
             sources.update(record.evidence)
-        first.append(scored.get(fact.id, fact))
-    fact_ids = {hit.id for hit in first}
-    return (*first, *(hit for hit in hits if hit.id not in fact_ids))
+        pinned.append(scored.get(fact.id, fact))
+    keyed = [fact for fact in pinned if fact.record.key]
+    keyed_ids = {fact.id for fact in keyed}
+    others = (fact for fact in pinned if not fact.record.key and fact.id not in scored)
+    return (*keyed, *(hit for hit in hits if hit.id not in keyed_ids), *others)

@@ -13,11 +13,17 @@ MAX_KEYED_VALUE_CHARS = 60
 
 @dataclass(frozen=True, slots=True)
 class KeyedValue:
-    """The key and value of a statement, and its category."""
+    """The key and value of a statement, and its category.
+
+    `clause` states the value alone, and `rest` what the statement says beside it: "I live in Leeds" and "I live with
+    my partner Jo". If it says nothing beside it, `clause` is the statement and `rest` is empty.
+    """
 
     key: str
     value: str
     category: str
+    clause: str
+    rest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class _KeyPattern:
 class _KeyPatterns:
     patterns: tuple[_KeyPattern, ...]
     value_end: re.Pattern[str]
+    rest: re.Pattern[str]
     not_value: re.Pattern[str]
     keep: re.Pattern[str]
     skip: re.Pattern[str]
@@ -43,8 +50,22 @@ def find_key(statement: str) -> KeyedValue | None:
     for pattern in table.patterns:
         for expression in pattern.expressions:
             if (match := expression.match(statement)) and (value := _clean_value(match["value"], pattern, table)):
-                return KeyedValue(pattern.key, value, pattern.category)
+                return KeyedValue(pattern.key, value, pattern.category, *_split(match, pattern, table))
     return None
+
+
+def _split(match: re.Match[str], pattern: _KeyPattern, table: _KeyPatterns) -> tuple[str, str]:
+    """Return the clause of the value, and the statement without the value and the preposition before it."""
+    statement = match.string
+    end = table.value_end.search(match["value"])
+    if (
+        end is None
+        or not pattern.capital
+        or not table.rest.match(statement, value_end := match.start("value") + end.start())
+    ):
+        return statement, ""
+    subject_and_verb, _, _ = statement[: match.start("value")].rstrip().rpartition(" ")
+    return statement[:value_end], subject_and_verb + statement[value_end:]
 
 
 def explicit_request(sentence: str) -> str:
@@ -83,6 +104,7 @@ def _key_patterns() -> _KeyPatterns:
             for each in table["pattern"]
         ),
         value_end=re.compile("".join(table["value_end"].split("\n")), re.IGNORECASE),
+        rest=re.compile(table["rest"], re.IGNORECASE),
         not_value=re.compile("".join(table["not_value"].split("\n")), re.IGNORECASE),
         keep=re.compile(lead_in + "(?:" + "|".join(table["keep"]["match"]) + ")", re.IGNORECASE),
         skip=re.compile("|".join(table["skip"]["search"]), re.IGNORECASE),

@@ -350,18 +350,33 @@ def compares_columns(filter: Filter) -> bool:
 
 
 async def keyed_facts(
-    tx: Tx, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
+    tx: Tx,
+    scope: Scope,
+    filter: Filter,
+    *,
+    min_importance: float,
+    limit: int,
+    with_rules: bool = False,
+    as_of: datetime | None = None,
 ) -> list[MemoryRecord]:
-    """Return the visible, valid facts with a key that pass the filter, most important first, then oldest."""
+    """Return the visible, valid facts with a key that pass the filter, most important first, then oldest.
+
+    With `with_rules`, the constraints and instructions without a key and a date follow, most important first, then
+    newest.
+    """
     params: dict[str, Any] = {"least": min_importance}
+    condition = f"{_recall_condition(tx, scope, filter, params, as_of=as_of)} AND importance >= :least"
     # Most users have none; sorting only the numbers is cheaper than sorting whole rows.
-    candidates = await tx.rows(
-        f"SELECT row, importance FROM memories WHERE {_recall_condition(tx, scope, filter, params, as_of=as_of)} "
-        'AND "key" IS NOT NULL AND importance >= :least',
-        params,
-    )
-    best = sorted(candidates, key=lambda each: (-each[1], each[0]))[: validate_limit(limit)]
-    ranks = {row: rank for rank, (row, _) in enumerate(best)}
+    keyed = await tx.rows(f'SELECT row, importance FROM memories WHERE {condition} AND "key" IS NOT NULL', params)
+    best = sorted(keyed, key=lambda each: (-each[1], each[0]))
+    if with_rules and len(best) < limit:
+        unkeyed = await tx.rows(
+            f"SELECT row, importance FROM memories WHERE {condition} AND category IN ('constraint', 'instruction') "
+            'AND "key" IS NULL AND occurred_at IS NULL',
+            params,
+        )
+        best += sorted(unkeyed, key=lambda each: (-each[1], -each[0]))
+    ranks = {row: rank for rank, (row, _) in enumerate(best[: validate_limit(limit)])}
     facts = await fetch(tx, scope, list(ranks), filter=filter, as_of=as_of) if ranks else []
     return [each.record for each in sorted(facts, key=lambda each: ranks[each.row])]
 

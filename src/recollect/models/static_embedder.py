@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.text.stopwords import drop_conversation_words
 
 if TYPE_CHECKING:
-    from functools import _lru_cache_wrapper
-
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
@@ -43,7 +42,6 @@ MANY_TOKENS = 1_024
 # Up to here a batch is tokenised in this thread.
 FEW_TEXTS = 32
 
-# A word or a mark; longer words are not cached.
 _ASCII_WORD = re.compile("[a-z0-9]+|[^ \\na-z0-9]")
 MAX_WORD_CHARACTERS = 32
 
@@ -54,7 +52,7 @@ class _Table:
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
     unknown_id: int
-    word_tokens: _lru_cache_wrapper[list[int]]
+    word_tokens: Callable[[str], list[int]]
 
 
 class StaticEmbedder:
@@ -185,16 +183,17 @@ def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _ascii_tokens(table: _Table, text: str) -> list[int] | None:
-    """Return the token ids of an ASCII text, as the tokenizer splits it; None for others.
+    """Return the token ids of an ASCII text, as the tokenizer splits it; None for others and for one with a very long word.
 
     It splits at spaces and marks, and each word by itself. Most words are cached, which takes a fifth of the time.
     """
     if not text.isascii() or not text.replace("\n", " ").isprintable():
         return None
-    ids: list[int] = []
-    for word in _ASCII_WORD.findall(text.lower()):
-        ids += table.word_tokens(word) if len(word) <= MAX_WORD_CHARACTERS else table.word_tokens.__wrapped__(word)
-    return ids
+    words = _ASCII_WORD.findall(text.lower())
+    # Very long words are not cached: as keys they would cost more than they save.
+    if max(map(len, words), default=0) > MAX_WORD_CHARACTERS:
+        return None
+    return list(chain.from_iterable(map(table.word_tokens, words)))
 
 
 def _sum(table: _Table, tokens: list[int]) -> NDArray[np.float32]:

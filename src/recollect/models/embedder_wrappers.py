@@ -37,7 +37,7 @@ def unit_rows(vectors: NDArray[Any], texts: Sequence[str]) -> Matrix:
     rows = np.array(vectors, dtype=np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     # Also if one is not a number; of most rows none is.
-    if not (NO_LENGTH <= lengths.min(initial=np.inf) and lengths.max(initial=0) < np.inf):
+    if not (lengths.min(initial=np.inf) >= NO_LENGTH and lengths.max(initial=0) < np.inf):
         if not np.isfinite(lengths).all():
             raise ModelUnavailable("the embedding model answered with numbers that are not finite")
         for row in np.flatnonzero(lengths < NO_LENGTH).tolist():

@@ -183,7 +183,7 @@ def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _ascii_tokens(table: _Table, text: str) -> list[int] | None:
-    """Return the token ids of an ASCII text, as the tokenizer splits it; None for others and for one with a very long word.
+    """Return the token ids of an ASCII text without very long words, as the tokenizer splits it; None for others.
 
     It splits at spaces and marks, and each word by itself. Most words are cached, which takes a fifth of the time.
     """

@@ -67,9 +67,9 @@ class Dialect(Protocol):
         """Return SQL that is true where the column is one of the integers of a list parameter."""
 
     def among_tuples(self, columns: Sequence[str], param: str) -> str:
-        """Return SQL that is true at least where the columns are one of the tuples of texts of a list parameter.
+        """Return SQL that is true where the columns, the user's first, are one of the tuples of a list parameter.
 
-        If all tuples are of one user it may be true for other combinations of their values.
+        Where a transaction is of one user, it may be true for other combinations of their values.
         """
 
     def in_body(self, name: str) -> str:

@@ -34,6 +34,7 @@ LAYERS = {
         "mcp",
         "namespaces",
         "sync",
+        "testing",
     ),
     "wiring": ("wiring",),
     # The wiring builds the mirror, which the service notifies of erasures.
@@ -56,8 +57,7 @@ LAYERS = {
     "foundation": ("aio", "coding", "config", "errors", "model", "observability", "project", "prompts", "text"),
 }
 DEPTH = {part: depth for depth, parts in enumerate(LAYERS.values()) for part in parts}
-# The conformance suites are the only part that may import every other one.
-UNLAYERED = {"__init__", "testing"}
+UNLAYERED = {"__init__"}
 CALLERS_OF_THE_SERVICE = {*LAYERS["interfaces"], "mirror"}
 HIDDEN_FROM_CALLERS = {"index", "ledger", "maintenance", "read", "write"}
 

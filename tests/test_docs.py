@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from recollect import Memory
-from recollect.cli.registry import COMMANDS
+from recollect.cli.main import COMMANDS
 from recollect.testing.scripted_llm import ScriptedLLM
 from scripts.print_docs import PAGES, cli_page, python_page, rest_page
 from tests.support.anthropic_server import endpoint

@@ -287,6 +287,15 @@ def test_standing_constraints_and_instructions_are_given_whatever_the_question(m
     assert "peanuts" in recalled.context.text
 
 
+def test_a_pinned_fact_and_the_turn_that_says_it_are_given_once(tmp_path: Path) -> None:
+    with Memory(home=tmp_path) as memory:
+        for text in ("We moved to Headingley yesterday!", "Please always give me distances in miles."):
+            memory.remember(text, user_id="a", wait=True)
+        recalled = memory.recall("How far did we move?", user_id="a", min_score=0.0)
+        assert recalled.context.text.count("Headingley") == recalled.context.text.count("miles") == 1
+        assert any("yesterday (20" in hit.memory for hit in recalled)
+
+
 def test_a_keyed_fact_that_is_also_found_is_given_once_with_its_score(memory: Memory) -> None:
     memory.add("My green tea comes from the harbour", user_id="a", key="tea", value="harbour", importance=0.9)
     memory.add("The weather is grey", user_id="a")

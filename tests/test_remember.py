@@ -23,8 +23,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.service.service import Service
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from recollect.wiring import open_service
 from tests.support.remember_samples import (
     ALEX,

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from recollect.write import learn
 from tests.support.remember_samples import (
     ALEX,

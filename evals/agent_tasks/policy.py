@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.testing.llm_replies import ScriptedReply, ToolCall
-from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import RecordedRequest
 
 _CALL = re.compile(r"\b(\w{1,64})\(([^()]{0,300})\)( \(failed\))?")
 _ARGUMENT = re.compile(r'(\w{1,64})="([^"]{0,200})"')

@@ -384,7 +384,7 @@ class AsyncFiles(AsyncNamespace):
 
     async def run(self, command: Mapping[str, Any], *, user_id: str, project_id: str | None = None) -> str:
         """Run a command of Anthropic's memory tool: view, create, str_replace, insert, delete or rename."""
-        from recollect.files.store import run_command
+        from recollect.files import run_command
 
         files = (await self._service()).files
         return await run_command(files, parse_scope(user_id, project_id, None), command, by=self._author)

@@ -17,7 +17,7 @@ from recollect.config.fields import RecallSettings, SessionSettings
 from recollect.config.settings import Settings, ledger_path
 from recollect.errors import InvalidSettings, MissingExtra
 from recollect.ledger.ledger import Ledger
-from recollect.maintenance.embedding_selection import Openers, select_embedder
+from recollect.maintenance.embedding_migration import Openers, select_embedder
 from recollect.maintenance.scheduler import HOURLY, NIGHTLY, MaintenanceSchedule
 from recollect.maintenance.tasks import MaintenanceTask
 from recollect.model.times import now
@@ -30,7 +30,7 @@ from recollect.read.late_interaction import LateInteraction
 from recollect.read.result_cache import LookupCache, ResultCache
 from recollect.remember import LearningConfig
 from recollect.search import SearchDeps
-from recollect.service.learning_models import LearningModels
+from recollect.service.jobs import LearningModels
 from recollect.service.service import Service, ServiceConfig
 from recollect.service.spill_journal import SpillJournal
 from recollect.write.extract import ExtractionLimits

@@ -13,7 +13,7 @@ import pytest
 
 from recollect import AsyncMemory, Memory
 from recollect.agent import Agent, AgentConfig, function_tool
-from recollect.agent.finish import start_run
+from recollect.agent.agent import start_run
 from recollect.agent.working_memory import WorkingMemoryLimits
 from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.model.change import Author

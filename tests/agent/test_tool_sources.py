@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from recollect.agent import Agent
-from recollect.agent.tools.sources import McpSource, ToolSources, http_tool
-from recollect.agent.tools.tool import Tool
+from recollect.agent.tool_sources import McpSource, ToolSources, http_tool
+from recollect.agent.tools import Tool
 from recollect.config.settings import load
 from recollect.errors import InvalidInput, InvalidSettings, ToolFailed, Unavailable
 from recollect.models.openai_chat import OpenAIChat

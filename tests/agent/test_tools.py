@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from recollect import AsyncMemory
-from recollect.agent.tools.memory_tools import MemoryLimits, memory_tools
-from recollect.agent.tools.tool import Tool, Toolbox, function_tool
+from recollect.agent.tools import MemoryLimits, Tool, Toolbox, function_tool, memory_tools
 from recollect.errors import InvalidInput, ToolFailed
 from recollect.model.change import Author
 from recollect.model.scope import Scope

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect import __version__
-from recollect.cli.registry import COMMANDS
+from recollect.cli.main import COMMANDS
 from recollect.config.settings import Settings
 from recollect.http.server import BoundSockets
 from tests.support.cli_runner import Cli

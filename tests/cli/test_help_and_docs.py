@@ -11,8 +11,7 @@ import click
 import pytest
 
 from recollect.cli.context import Command
-from recollect.cli.main import root
-from recollect.cli.registry import COMMANDS
+from recollect.cli.main import COMMANDS, root
 from recollect.model.ids import new_id
 from tests.support.cli_runner import Cli
 from tests.support.paths import ROOT

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.forked import ForkedCommand
 from tests.support.recollect_server import environment
 from tests.support.remember_samples import EXTRACT, NOTHING, contents, exchange, llm_requests, new_turns, opened

@@ -13,8 +13,7 @@ import pytest
 
 from recollect.model.ids import new_id
 from recollect.testing.llm_replies import Fault
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.llm_faults import delay, hang, http_error
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import (

@@ -17,8 +17,7 @@ import pytest
 from recollect.config.name_mapping import NAMES
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.llm_faults import hang, http_error
 from tests.support.paths import ROOT
 from tests.support.recollect_server import RecollectServer

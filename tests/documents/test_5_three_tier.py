@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from recollect import Memory
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import COMPRESS, EXTRACT, NOTHING, asks_about, new_turns, wait_until

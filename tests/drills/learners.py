@@ -23,7 +23,7 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.remember import LearningConfig
 from recollect.service.jobs import JobService
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import RecordedRequest
 from recollect.write.triggers import Triggers
 from tests.drills.children import Countdown, watch_statements
 from tests.drills.stores import open_store

@@ -24,8 +24,7 @@ import httpx
 from recollect import AsyncMemory
 from recollect.config.settings import load
 from recollect.testing.llm_replies import Fault, ScriptedReply
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM, echo
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM, echo
 from tests.support.llm_faults import delay, hang, http_error, reset, truncated
 from tests.support.postgres_server import PostgresServer
 from tests.support.recollect_server import RecollectServer

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.config.settings import load
+from recollect.config.settings import Settings, load
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import ResilientMemory
@@ -28,6 +28,7 @@ PEOPLE = 10
 EVERY_S = 0.1
 BUDGET_S = 0.5
 HEALED_S = 120.0
+SETTINGS = Settings()
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ class Chats:
         keeping = self.safekeeping
         started = time.perf_counter()
         messages = question().messages
-        await ChatMemory(keeping, limit=5, min_score=0.1).begin(MemoryOptions(scope=person), messages)
+        await ChatMemory(keeping, SETTINGS).begin(MemoryOptions(scope=person), messages)
         left_s = max(0.02, BUDGET_S - (time.perf_counter() - started))
         await self._say(person, "user", f"{count} question", left_s)
         added_s = time.perf_counter() - started

@@ -19,14 +19,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, RecollectError, Unauthenticated
 from recollect.http.auth.address import client_network, is_within, parse_networks
 from recollect.http.auth.middleware import read_credentials, strip_own_keys
 from recollect.http.auth.tokens import TokenVerifier
-from recollect.http.compat.mem0.filters import entity_names, filter_for
+from recollect.http.compat.mem0_filters import entity_names, filter_for
 from recollect.http.proxy.asgi_io import headers_by_name
 from recollect.http.proxy.body import parse_body
-from recollect.http.proxy.memory_options import MemoryDefaults, parse_memory_options
+from recollect.http.proxy.memory_options import parse_memory_options
 from recollect.http.proxy.sse import SseReader, StreamRecorder, decode_object
 from recollect.http.responses.from_chat import ResponseTranslator
 from recollect.http.responses.items import new_response
@@ -56,6 +57,7 @@ Target = Callable[[bytes], None]
 _AT = datetime(2026, 1, 1, tzinfo=UTC)
 # A recorded answer is no longer than this.
 _MAX_ANSWER_CHARS = 1 << 20
+_SETTINGS = Settings()
 _loop = asyncio.new_event_loop()
 
 
@@ -92,7 +94,7 @@ def chat_options(data: bytes) -> None:
     """The options of memory in a chat's body, and its messages."""
     try:
         fields = _run(parse_body(data)).fields
-        parse_memory_options(fields, {}, MemoryDefaults())
+        parse_memory_options(fields, {}, _SETTINGS)
         turns = parse_messages(Scope("user"), fields.get("messages"))
     except RecollectError:
         return
@@ -109,7 +111,7 @@ def chat_headers(data: bytes) -> None:
     client_network(credentials.forwarded)
     is_within(credentials.forwarded, parse_networks("10.0.0.0/8, ::1"))
     try:
-        parse_memory_options({}, headers_by_name(headers), MemoryDefaults())
+        parse_memory_options({}, headers_by_name(headers), _SETTINGS)
     except RecollectError:
         pass
 

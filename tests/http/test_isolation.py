@@ -18,7 +18,7 @@ from httpx import Response
 from recollect.config.settings import load
 from recollect.http.app import make_app
 from recollect.http.auth.middleware import OPEN_PATHS
-from recollect.http.page.page import PAGE_PREFIX
+from recollect.http.page import PAGE_PREFIX
 from recollect.maintenance.undo import BACKGROUND_AUTHORS
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope

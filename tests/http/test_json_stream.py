@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.http.json_stream import SlicedJSONResponse
+from recollect.http.large_json import SlicedJSONResponse
 from tests.support.loop_time import assert_loop_runs
 
 _LONG = '"é\\\n\x01' + "é" * 33_000 + '"\\'

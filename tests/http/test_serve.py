@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from recollect.cli.chat import ChatClient
+from recollect.cli.commands.chat import ChatClient
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.server import BoundSockets, bind_sockets, check_settings

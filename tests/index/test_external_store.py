@@ -25,8 +25,8 @@ from recollect.model.change import Forget
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
-from recollect.testing.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from tests.support.faulty_vector_store import FaultyVectorStore
+from tests.support.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 
 ALWAYS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=5.0)
 

@@ -29,7 +29,9 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.testing.index_suite import (
+from recollect.write.draft import draft
+from tests.support.chroma_server import ChromaServer, running_chroma
+from tests.support.index_suite import (
     ANN,
     BOB,
     BY,
@@ -41,8 +43,6 @@ from recollect.testing.index_suite import (
     fill,
     unit_vectors,
 )
-from recollect.write.draft import draft
-from tests.support.chroma_server import ChromaServer, running_chroma
 from tests.support.milvus_server import MilvusServer, running_milvus
 from tests.support.user_corpus import memories, questions
 

@@ -16,7 +16,7 @@ from recollect.ledger.postgres import open_postgres
 from recollect.ledger.types import ScoredRows
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
-from recollect.testing.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
+from tests.support.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 ALWAYS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=30.0)

@@ -26,10 +26,10 @@ from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
-from recollect.testing.index_suite import MODEL
 from recollect.wiring import open_index, open_service
 from tests.support.cli_runner import Cli
 from tests.support.faulty_vector_store import FaultyVectorStore
+from tests.support.index_suite import MODEL
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 ANN, BY = Scope("ann"), Author("test")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from recollect import AsyncMemory, Memory
 from recollect.deps import Deps
 from recollect.errors import NotFound, ToolFailed
-from recollect.files.store import MemoryFiles, run_command
+from recollect.files import MemoryFiles, run_command
 from recollect.index.exact import ExactIndex
 from recollect.integrations.anthropic import AsyncMemoryTool, MemoryTool, memory_tool
 from recollect.ledger.sqlite import open_in_memory

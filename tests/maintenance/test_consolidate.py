@@ -232,7 +232,7 @@ async def test_a_rejected_answer_is_retried_with_the_reason(chatty: Deps, llm: S
 async def test_names_and_dates_of_valid_memories_are_never_lost(
     chatty: Deps, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, said: tuple[str, str], statement: str
 ) -> None:
-    monkeypatch.setattr("recollect.maintenance.clusters.MIN_COSINE", 0.1)
+    monkeypatch.setattr("recollect.maintenance.consolidate.MIN_COSINE", 0.1)
     await learned_memories(chatty, *said)
     llm.default = json.dumps(answer(update(2, statement), end(1)))
     report = await consolidated(chatty)

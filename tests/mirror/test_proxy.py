@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.mirror_samples import body, front_matter
 from tests.support.proxy_server import ServedProxy, chat, served
 from tests.support.remember_samples import EXTRACT, NOTHING, SUMMARY, claim, learns

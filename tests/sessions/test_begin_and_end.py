@@ -15,7 +15,7 @@ from recollect.model.change import Add, Author
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
-from recollect.service.sessions import SessionService
+from recollect.service.service import SessionService
 from recollect.sessions.compress import session_episode
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import opened_async

@@ -12,8 +12,7 @@ from recollect.model.scope import Level, Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.sessions.compress import compress, due_ranges, is_due, range_episode
 from recollect.sessions.step_output import step_position
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.session_samples import (
     ANN,

@@ -8,8 +8,7 @@ from typing import Any
 from recollect import AsyncMemory
 from recollect.agent import Agent
 from recollect.testing.llm_replies import ScriptedReply, ToolCall
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.remember_samples import opened_async
 
 ALEX: dict[str, Any] = {"user_id": "alex", "project_id": "payments", "enable_memory": True}

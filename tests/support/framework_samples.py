@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from recollect.testing.llm_replies import ScriptedReply, ToolCall, texts
-from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import RecordedRequest
 
 BUDGET = "The budget for the Hawaii trip is $10,000"
 QUESTION = "How much can I spend in Hawaii?"

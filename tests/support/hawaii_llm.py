@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.testing.llm_replies import ScriptedReply, ToolCall, texts
-from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import RecordedRequest
 from tests.support.llm_faults import http_error
 from tests.support.proxy_server import BUDGET, QUESTION
 

@@ -13,8 +13,7 @@ from recollect.config.settings import Settings, load
 from recollect.maintenance.worker import RetryPolicy
 from recollect.model.memory import MemoryRecord
 from recollect.service.service import Service
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ReplyRule, ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ReplyRule, ScriptedLLM
 
 ALEX = "alex"
 Message = dict[str, Any]

@@ -13,9 +13,8 @@ import openai
 
 from recollect.config.server_fields import ResponsesMode
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
-from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.routes import Proxy
-from recollect.http.responses.asgi import ResponsesContext
+from recollect.http.responses.request import ResponsesContext
 from recollect.http.upstream.http_upstream import HttpUpstream
 from recollect.model.ids import new_id
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -76,7 +75,7 @@ class ResponsesServer(ServedProxy):
             memory=self.memory,
             upstream_of=lambda model: upstream,
             modes={base_url: mode},
-            defaults=MemoryDefaults(user=new_id()),
+            settings=before.settings.model_copy(update={"chat_user": new_id()}),
         )
         try:
             yield self

@@ -15,8 +15,7 @@ import pytest
 
 from recollect.testing.fake_embedder import embed_words
 from recollect.testing.llm_replies import ScriptedReply, ToolCall
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support import llm_faults as faults
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.maintenance.clusters import MergeCandidate
-from recollect.maintenance.consolidate import parse_merge
+from recollect.maintenance.consolidate import MergeCandidate, parse_merge
 from recollect.maintenance.reflect import parse_insights
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType

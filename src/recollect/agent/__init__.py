@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.agent.agent import Agent
-    from recollect.agent.config import AgentConfig, AgentLimits
-    from recollect.agent.tools.memory_tools import MemoryLimits, memory_tools
-    from recollect.agent.tools.tool import Tool, Toolbox, function_tool
+    from recollect.agent.agent import Agent, AgentConfig
+    from recollect.agent.loop import AgentLimits
+    from recollect.agent.tools import MemoryLimits, Tool, Toolbox, function_tool, memory_tools
     from recollect.agent.types import Answer, Event, Step
 
 
@@ -29,11 +28,10 @@ __all__ = [
 
 # Imported on first use.
 _MODULES = {
-    "Agent": "agent",
-    **dict.fromkeys(("AgentConfig", "AgentLimits"), "config"),
+    **dict.fromkeys(("Agent", "AgentConfig"), "agent"),
+    "AgentLimits": "loop",
+    **dict.fromkeys(("MemoryLimits", "Tool", "Toolbox", "function_tool", "memory_tools"), "tools"),
     **dict.fromkeys(("Answer", "Event", "Step"), "types"),
-    **dict.fromkeys(("MemoryLimits", "memory_tools"), "tools.memory_tools"),
-    **dict.fromkeys(("Tool", "Toolbox", "function_tool"), "tools.tool"),
 }
 
 

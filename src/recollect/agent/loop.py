@@ -12,9 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recollect.agent.config import AgentLimits
-from recollect.agent.modes import Message, Mode, ParsedReply, parse_reply, reply_schema, step_messages
-from recollect.agent.tools.tool import Tool
+from recollect.agent.modes import PARSERS, RENDERERS, Message, Mode, ParsedReply, reply_schema
+from recollect.agent.tools import Tool
 from recollect.agent.types import Answer, Call, EndReason, Event, EventKind, Observation, Step
 from recollect.agent.working_memory import WorkingMemory
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
@@ -39,6 +38,20 @@ _MAX_BROKEN = 2
 # Of many more calls than the limit, only these times as many are reported to the model.
 _MAX_REPORTED = 3
 _MAX_ID_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """The limits of one run; 0 tokens is no limit."""
+
+    iterations: int = 10
+    time_s: float = 120.0
+    tokens: int = 100_000
+    tool_s: float = 30.0
+    answer_tokens: int = 2048
+    # Per reply of the model; further calls are refused.
+    calls: int = 8
+    observed_chars: int = 100_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,7 +178,7 @@ class Loop:
         return any(word in str(error).casefold() for word in _ABOUT_TOOLS)
 
     def _parse(self, reply: ChatReply) -> ParsedReply:
-        parsed = parse_reply(self.mode, reply, self.tools, number=len(self.steps))
+        parsed = PARSERS[self.mode](reply, self.tools, len(self.steps))
         was_unparsed = self.steps and not self.steps[-1].calls
         if parsed.answer is None and not parsed.calls and was_unparsed:
             # It was given the format and ignores it again, so take its text as the answer.
@@ -180,7 +193,7 @@ class Loop:
             reply = await self._next_reply(last=True)
         except (RecollectError, TimeoutError):
             return self._unfinished("iterations")
-        parsed = parse_reply(self.mode, reply, {})
+        parsed = PARSERS[self.mode](reply, {}, 0)
         text = parsed.answer if parsed.answer is not None else parsed.thought
         return self._event(text, "iterations") if text else self._unfinished("iterations")
 
@@ -252,7 +265,7 @@ class AgentPrompt:
             messages.append({"role": "user", "content": block})
         messages.append({"role": "user", "content": self._task(working)})
         for step in working.steps:
-            messages += step_messages(mode, step)
+            messages += RENDERERS[mode](step)
         if last:
             messages.append({"role": "user", "content": _NOW_ANSWER})
         return messages

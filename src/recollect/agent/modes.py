@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from recollect.agent.tools.tool import Tool
+from recollect.agent.tools import Tool
 from recollect.agent.types import Call, Step
 from recollect.models.chat import ChatReply, ToolRequest
 from recollect.models.loose_json import parse_json_values
@@ -32,15 +32,6 @@ class ParsedReply:
     thought: str = ""
     calls: tuple[Call, ...] = ()
     answer: str | None = None
-
-
-def parse_reply(mode: Mode, reply: ChatReply, tools: Mapping[str, Tool], *, number: int = 0) -> ParsedReply:
-    """Parse the reply of a model; `number` becomes the id of a call that has none."""
-    return _PARSERS[mode](reply, tools, number)
-
-
-def step_messages(mode: Mode, step: Step) -> list[Message]:
-    return _RENDERERS[mode](step)
 
 
 def _parse_native(reply: ChatReply, tools: Mapping[str, Tool], number: int) -> ParsedReply:
@@ -207,12 +198,14 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), ensure_ascii=False)
 
 
-_PARSERS: Mapping[Mode, Callable[[ChatReply, Mapping[str, Tool], int], ParsedReply]] = {
+# Parse the reply of a model; the number becomes the id of a call that has none.
+PARSERS: Mapping[Mode, Callable[[ChatReply, Mapping[str, Tool], int], ParsedReply]] = {
     "native": _parse_native,
     "text": _parse_text,
     "schema": _parse_schema,
 }
-_RENDERERS: Mapping[Mode, Callable[[Step], list[Message]]] = {
+# Return the messages of a step.
+RENDERERS: Mapping[Mode, Callable[[Step], list[Message]]] = {
     "native": _native_messages,
     "text": _text_messages,
     "schema": _schema_messages,

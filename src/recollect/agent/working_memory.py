@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from recollect.agent.types import OVERHEAD_TOKENS, Call, Observation, Step, StepItem, TokenUsage
+from recollect.agent.types import OVERHEAD_TOKENS, Call, Step, StepItem, TokenUsage
 from recollect.errors import BrokenAnswer, InvalidInput, RecollectError
 from recollect.models.chat import ConversingChat
 from recollect.prompts import prompt
@@ -31,81 +32,42 @@ _RESULT_CHARS = (400, 240, 160, 100)
 _TIGHT_CHARS = (160, 100, 60, 30)
 
 
-@dataclass(frozen=True, slots=True)
-class DigestLine:
-    """A call with its result, or a decision."""
-
-    action: str
-    result: str = ""
-    is_decision: bool = False
-
-    def render(self, chars: int) -> str:
-        """Return the line with at most `chars` characters of each part."""
-        action = shorten(self.action, max(chars, 60))
-        if self.is_decision:
-            return f"- decided: {action}"
-        return f"- {action} -> {shorten(self.result, chars)}"
+# A call and its result, or a decision and None.
+_Line: TypeAlias = tuple[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """The model's summary, the lines, and how many lines were dropped."""
-
-    gist: str = ""
-    lines: tuple[DigestLine, ...] = ()
-    dropped: int = 0
-
-    def with_steps(self, steps: Sequence[Step], gist: str = "") -> Digest:
-        """Return the digest with more steps, and with a new summary if there is one."""
-        lines = [*self.lines, *(line for step in steps for line in _step_lines(step))]
-        recent = lines[-_MAX_LINES:]
-        return Digest(gist or self.gist, tuple(recent), self.dropped + len(lines) - len(recent))
-
-    def text(self, limit: int) -> str:
-        """Return the digest in at most `limit` tokens."""
-        if not self.gist and not self.lines:
-            return ""
-        gist = _truncate(self.gist, limit // 2)
-        budget = limit - (count_tokens(gist) + 1 if gist else 0)
-        lines = _fit_lines(self.lines, budget, dropped=self.dropped)
-        return "\n".join(filter(None, [gist, lines]))
-
-
-def _step_lines(step: Step) -> list[DigestLine]:
-    results = {observation.call_id: observation for observation in step.observations}
-    lines = [DigestLine(_flat(step.decision), is_decision=True)] if step.decision and step.calls else []
-    for call in step.calls:
-        observation = results.get(call.id)
-        outcome = (
-            "" if observation is None else f"failed: {observation.text}" if observation.failed else observation.text
-        )
-        lines.append(DigestLine(_flat(call.signature), _flat(outcome)))
-    return lines
+def _step_lines(step: Step) -> list[_Line]:
+    results = {each.call_id: f"failed: {each.text}" if each.failed else each.text for each in step.observations}
+    lines: list[_Line] = [(_flat(step.decision), None)] if step.decision and step.calls else []
+    return [*lines, *((_flat(call.signature), _flat(results.get(call.id, ""))) for call in step.calls)]
 
 
 def _flat(text: str) -> str:
     return shorten(" ".join(text.split()), _RESULT_CHARS[0])
 
 
-def _fit_lines(lines: Sequence[DigestLine], limit: int, *, dropped: int) -> str:
-    results = [line for line in lines if not line.is_decision]
-    tries = [(lines, chars) for chars in _RESULT_CHARS] + [(results, chars) for chars in _TIGHT_CHARS]
-    for shown, chars in tries:
+def _fit_lines(lines: Sequence[_Line], limit: int, *, dropped: int) -> str:
+    """Return the lines in at most `limit` tokens."""
+    results = [line for line in lines if line[1] is not None]
+    for shown, chars in [(lines, chars) for chars in _RESULT_CHARS] + [(results, chars) for chars in _TIGHT_CHARS]:
         text = _render_lines(shown, chars, dropped)
         if count_tokens(text) <= limit:
             return text
     min_chars = _TIGHT_CHARS[-1]
     # The newest lines that fit.
     budget, first = limit - count_tokens(_render_lines((), min_chars, dropped + len(results))) - 1, len(results)
-    while first and (needed := count_tokens(results[first - 1].render(min_chars)) + 1) <= budget:
+    while first and (needed := count_tokens(_render_lines([results[first - 1]], min_chars, 0)) + 1) <= budget:
         budget, first = budget - needed, first - 1
     text = _render_lines(results[first:], min_chars, dropped + first)
     return text if count_tokens(text) <= limit else ""
 
 
-def _render_lines(lines: Sequence[DigestLine], chars: int, dropped: int) -> str:
-    header = [f"- ({dropped} earlier lines)"] if dropped else []
-    return "\n".join([*header, *(line.render(chars) for line in lines)])
+def _render_lines(lines: Sequence[_Line], chars: int, dropped: int) -> str:
+    rendered = [f"- ({dropped} earlier lines)"] if dropped else []
+    for action, result in lines:
+        short = shorten(action, max(chars, 60))
+        rendered.append(f"- decided: {short}" if result is None else f"- {short} -> {shorten(result, chars)}")
+    return "\n".join(rendered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +110,9 @@ class WorkingMemory:
         self.steps: tuple[Step, ...] = ()
         self.compressed = 0
         self.usage = TokenUsage()
-        self._digest = Digest()
+        # The digest: the model's summary, the lines, and how many lines were dropped.
+        self._gist, self._dropped = "", 0
+        self._lines: list[_Line] = []
         # Steps that the model has not summarised yet.
         self._unsummarized: tuple[Step, ...] = ()
         self._chat = chat
@@ -156,7 +120,12 @@ class WorkingMemory:
     @property
     def summary(self) -> str:
         """Return the digest of the older steps; empty if there are none."""
-        return self._digest.text(self.limits.max_digest_tokens) if self.limits.tokens else ""
+        limit = self.limits.max_digest_tokens
+        if not limit or not (self._gist or self._lines):
+            return ""
+        gist = _truncate(self._gist, limit // 2)
+        budget = limit - (count_tokens(gist) + 1 if gist else 0)
+        return "\n".join(filter(None, [gist, _fit_lines(self._lines, budget, dropped=self._dropped)]))
 
     @property
     def items(self) -> tuple[StepItem, ...]:
@@ -181,12 +150,16 @@ class WorkingMemory:
         older = steps[: -self.limits.keep_steps]
         if older and _total(steps) + count_tokens(self.summary) > self.limits.tokens:
             steps = steps[-self.limits.keep_steps :]
-            self._digest = self._digest.with_steps(older, await self._gist(older, within_s))
+            self._gist = await self._summarize(older, within_s) or self._gist
+            self._lines += (line for each in older for line in _step_lines(each))
+            surplus = max(0, len(self._lines) - _MAX_LINES)
+            self._dropped += surplus
+            del self._lines[:surplus]
             self.compressed += len(older)
         self.steps = steps
         return step
 
-    async def _gist(self, older: Sequence[Step], within_s: float | None) -> str:
+    async def _summarize(self, older: Sequence[Step], within_s: float | None) -> str:
         """Return the model's summary of the steps; empty if there is no usable one."""
         limit_s = _GIST_TIMEOUT_S if within_s is None else min(_GIST_TIMEOUT_S, within_s)
         self._unsummarized = (*self._unsummarized, *older)
@@ -201,7 +174,7 @@ class WorkingMemory:
         ]
         question = prompt("agent_compress").fill(
             fence=new_delimiter(),
-            summary=json_line({"summary so far": self._digest.gist or None}),
+            summary=json_line({"summary so far": self._gist or None}),
             steps="\n".join(lines),
         )
         messages = [{"role": "user", "content": question}]
@@ -228,33 +201,24 @@ def fit_step(step: Step, limit: int) -> Step:
         return step
     parts = 2 * max(1, len(step.calls))
     # A quarter for the thought, and equal shares of the rest for calls and observations.
-    thought = _cut_thought(step, limit // 4)
+    thought = step.thought
+    if count_tokens(thought) > limit // 4:
+        # Its beginning and its last sentence.
+        end = _truncate(step.decision, limit // 8)
+        thought = "\n".join(filter(None, [_truncate(thought, limit // 4 - count_tokens(end) - 1), end]))
     left = limit - replace(step, thought=thought, calls=(), observations=()).tokens
     share = left // parts
     calls = tuple(_cut_call(call, share) for call in step.calls)
     left -= replace(step, thought="", calls=calls, observations=()).tokens
-    observations = tuple(
-        _cut_observation(observation, left // max(1, len(step.observations))) for observation in step.observations
-    )
+    share = left // max(1, len(step.observations)) - OVERHEAD_TOKENS
+    observations = tuple(replace(each, text=_truncate(each.text, share)) for each in step.observations)
     cut = replace(step, thought=thought, calls=calls, observations=observations)
     while cut.tokens > limit and cut.calls:
         # Very many calls: drop the last ones with their observations.
-        *calls_left, _ = cut.calls
-        ids = {call.id for call in calls_left}
-        cut = replace(
-            cut,
-            calls=tuple(calls_left),
-            observations=tuple(observation for observation in cut.observations if observation.call_id in ids),
-        )
+        ids = {call.id for call in cut.calls[:-1]}
+        remaining = tuple(each for each in cut.observations if each.call_id in ids)
+        cut = replace(cut, calls=cut.calls[:-1], observations=remaining)
     return cut
-
-
-def _cut_thought(step: Step, limit: int) -> str:
-    """Return the beginning of the thought, and its last sentence."""
-    if count_tokens(step.thought) <= limit:
-        return step.thought
-    end = _truncate(step.decision, limit // 2)
-    return "\n".join(filter(None, [_truncate(step.thought, limit - count_tokens(end) - 1), end]))
 
 
 def _cut_call(call: Call, limit: int) -> Call:
@@ -263,11 +227,6 @@ def _cut_call(call: Call, limit: int) -> Call:
         return call
     short = replace(call, arguments={name: _truncate(str(value), 12) for name, value in call.arguments.items()})
     return short if count_tokens(short.signature) + OVERHEAD_TOKENS <= limit else replace(call, arguments={})
-
-
-def _cut_observation(observation: Observation, limit: int) -> Observation:
-    text = _truncate(observation.text, limit - OVERHEAD_TOKENS)
-    return observation if text == observation.text else replace(observation, text=text)
 
 
 def _truncate(text: str, limit: int) -> str:

@@ -30,7 +30,6 @@ class Serializable(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        ...
 
 
 _T = TypeVar("_T", bound=Serializable)
@@ -93,7 +92,6 @@ class CliContext:
         return Memory(settings=self.settings(extra))
 
     def open_async(self) -> AsyncMemory:
-        """Return the asynchronous memory of the settings."""
         from recollect.client import AsyncMemory
 
         return AsyncMemory(settings=self.settings())
@@ -133,6 +131,8 @@ class CliContext:
 def server_address(settings: Settings) -> str:
     """Return the address of a server with these settings on this machine."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    if settings.host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
+        host = "127.0.0.1"
     return f"{'https' if settings.ssl_certfile else 'http'}://{host}:{settings.port}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache, partial
 
@@ -14,18 +14,20 @@ from fastapi import FastAPI
 from recollect import __version__
 from recollect.config.settings import Settings
 from recollect.errors import RecollectError, Unavailable
-from recollect.http.auth.middleware import Authenticator, AuthMiddleware
+from recollect.http.api import admin, history, hooks, identity, memories, operations, search, transfer
+from recollect.http.api import sessions as api_sessions
+from recollect.http.auth.middleware import MCP_PATH, Authenticator, AuthMiddleware
 from recollect.http.auth.rules import load_auth_rules
-from recollect.http.compat.agent import AgentProvider
-from recollect.http.errors import install_error_handlers
+from recollect.http.compat import agent, mem0, memory, react, sessions
+from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, api_error, install_error_handlers
 from recollect.http.health import HealthMonitor, health_router
-from recollect.http.mcp import McpEndpoint
+from recollect.http.mcp import McpEndpoint, mcp_error
 from recollect.http.middleware import AccessLogMiddleware, HostGuardMiddleware, RateLimitMiddleware, RateLimits
 from recollect.http.openapi import install_openapi, swagger_router
-from recollect.http.page.page import page_router
+from recollect.http.page import page_router
 from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.proxy.routes import ChatFastPath, Proxy
-from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS, error_formats, routes_of
+from recollect.http.routing import API_PREFIX, Router
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.learning import UpstreamModels, may_learn_with_upstream
 from recollect.http.upstream.router import open_upstream_router
@@ -37,6 +39,35 @@ from recollect.recall import RecallRequest
 from recollect.service.handle import ServiceHandle
 from recollect.service.service import Service
 from recollect.wiring import open_service
+
+API_ROUTERS: tuple[Router, ...] = (
+    memories.memories_router,
+    search.search_router,
+    api_sessions.sessions_router,
+    hooks.hooks_router,
+    history.history_router,
+    search.graph_router,
+    memories.reviews_router,
+    operations.jobs_router,
+    history.changes_router,
+    transfer.transfer_router,
+    transfer.erasure_router,
+    operations.maintenance_router,
+    operations.sample_router,
+    identity.login_router,
+    identity.me_router,
+    operations.admin_router,
+    admin.keys_router,
+    transfer.admin_erasure_router,
+)
+COMPAT_ROUTERS: tuple[Router, ...] = (
+    memory.router,
+    sessions.router,
+    react.router,
+    agent.router,
+    mem0.platform,
+    mem0.server,
+)
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -56,32 +87,33 @@ def make_app(settings: Settings) -> FastAPI:
 
         upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
         models = app.state.models = UpstreamModels(settings, upstreams) if may_learn_with_upstream(settings) else None
-        agent_provider = app.state.agents = AgentProvider(settings)
+        agent_provider = app.state.agents = agent.AgentProvider(settings)
         handle = app.state.service_handle = ServiceHandle(
             partial(open_service, settings, models=models), on_open=on_open
         )
         is_built_in = all(isinstance(each, ExtractiveUpstream) for each in upstreams.all)
-        memory = ResilientMemory(settings, handle.get, answers_from_memory=is_built_in)
-        app.state.resilient_memory = memory
-        health_monitor = app.state.health_monitor = HealthMonitor(handle.get, memory)
+        resilient_memory = app.state.resilient_memory = ResilientMemory(
+            settings, handle.get, answers_from_memory=is_built_in
+        )
+        health_monitor = app.state.health_monitor = HealthMonitor(handle.get, resilient_memory)
         try:
             remote_store = "://" in settings.database
             await handle.start(remote_store=remote_store, remote_model=settings.embedder != "bundled")
             with suppress(Unavailable):
                 connections = settings.postgres_connections if remote_store else 1
                 await warm_up_recall(handle.get(), connections=connections)
-            memory.replay.start()
+            resilient_memory.replay.start()
             if models is not None:
                 models.start()
             health_monitor.start()
-            async with proxy.running(memory, handle.get, health_monitor, upstreams, models):
+            async with proxy.running(resilient_memory, handle.get, health_monitor, upstreams, models):
                 # Concurrent with the first chats, which are learned from later.
                 warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
                 yield
             await warmup
         finally:
             await health_monitor.close()
-            for each in (mcp, agent_provider, memory, handle, models, upstreams, rate_limits, rules.tokens):
+            for each in (mcp, agent_provider, resilient_memory, handle, models, upstreams, rate_limits, rules.tokens):
                 if each is not None:
                     await each.close()
 
@@ -98,12 +130,14 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.authenticator = authenticator = Authenticator(rules)
     # Set when the server stops, so that endless streams end.
     app.state.stopping = threading.Event()
-    app.router.routes.extend([*routes_of(API_ROUTERS), *mcp.routes(), *proxy.routes(), *routes_of(COMPAT_ROUTERS)])
-    for router in (health_router, swagger_router, page_router):
+    for router in API_ROUTERS:
         app.router.routes.extend(router.routes)
-    formats = error_formats()
+    app.router.routes.extend([*mcp.routes(), *proxy.routes()])
+    for each in (*COMPAT_ROUTERS, health_router, swagger_router, page_router):
+        app.router.routes.extend(each.routes)
+    formats = _error_formats()
     install_error_handlers(app, formats)
-    install_openapi(app, rules)
+    install_openapi(app, rules, (*API_ROUTERS, *COMPAT_ROUTERS))
     # The middleware that is added last runs first: the access log sees every request.
     app.add_middleware(ChatFastPath, proxy)
     app.add_middleware(RateLimitMiddleware, rate_limits, formats)
@@ -111,6 +145,16 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_middleware(HostGuardMiddleware, settings, formats)
     app.add_middleware(AccessLogMiddleware)
     return app
+
+
+def _error_formats() -> Mapping[str, ErrorFormat]:
+    """Return the error format of each interface, by the prefix of its paths."""
+    formats = {**PROXY_ERROR_FORMATS, API_PREFIX: api_error, MCP_PATH: mcp_error}
+    for router in COMPAT_ROUTERS:
+        for route in router.routes:
+            path: str = getattr(route, "path", "")
+            formats[path.partition("{")[0]] = router.error_format
+    return formats
 
 
 _log = logging.getLogger("recollect")

@@ -182,18 +182,19 @@ class GuardedProtocol(HttpToolsProtocol):
         moment = self.loop.time()
         if self._in_headers:
             left_s = self._begun_at + self.limits.header_s - moment
-            timeout = ErrorInfo(408, "RequestTimeout", _describe_timeout("headers", self.limits.header_s))
+            part, timeout_s, setting = "headers", self.limits.header_s, "header_timeout_s"
         elif self._in_body:
             # While the application does not read, the client cannot send.
             since = moment if self.flow.read_paused else max(self._data_at, self._begun_at)
             left_s = since + self.limits.body_s - moment
-            timeout = ErrorInfo(408, "RequestTimeout", _describe_timeout("body", self.limits.body_s))
+            part, timeout_s, setting = "body", self.limits.body_s, "body_timeout_s"
         else:
             return
         if left_s > 0:
             self._timer = self.loop.call_later(left_s, self._watch)
         else:
-            self._reject(timeout)
+            message = f"The {part} of the request did not arrive within {timeout_s:g} s; {setting} sets that time"
+            self._reject(ErrorInfo(408, "RequestTimeout", message))
 
     def _reject(self, error: ErrorInfo) -> None:
         """Answer, if nothing was sent yet, and close the connection."""
@@ -209,13 +210,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def _describe_timeout(part: str, timeout_s: float) -> str:
-    setting = "header_timeout_s" if part == "headers" else "body_timeout_s"
-    return f"The {part} of the request did not arrive within {timeout_s:g} s; {setting} sets that time"
-
-
 def guarded_protocol(settings: Settings) -> type[asyncio.Protocol]:
-    """Return the protocol class for uvicorn with the limits of the settings."""
 
     class Protocol(GuardedProtocol):
         limits = ConnectionLimits(settings)

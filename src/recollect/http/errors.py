@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,12 @@ from starlette.routing import Match
 from starlette.types import Scope, Send
 
 from recollect import errors
+from recollect.http.large_json import SafeJSONResponse
 from recollect.http.params import PATTERN_REMEDIES
-from recollect.http.proxy.asgi_io import send_json
+from recollect.http.proxy.asgi_io import BadRequest, send_json
 from recollect.http.proxy.memory_options import InvalidField
 
+_log = logging.getLogger("recollect")
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
     errors.Unauthenticated: 401,
@@ -74,7 +76,6 @@ class ErrorInfo:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request can succeed later."""
         return self.retry_after_s is not None
 
     @property
@@ -88,7 +89,6 @@ ErrorFormat: TypeAlias = Callable[[ErrorInfo], dict[str, Any]]
 
 
 def api_error(error: ErrorInfo) -> dict[str, Any]:
-    """Return the error body of the REST API."""
     return {"error": {"code": error.code, "message": error.message, "retryable": error.retryable}}
 
 
@@ -106,23 +106,41 @@ class Error(BaseModel):
     error: ErrorDetail
 
 
-def openai_error(status: int, code: str, message: str) -> dict[str, Any]:
+def openai_error(error: ErrorInfo) -> dict[str, Any]:
     """Return the error body that OpenAI clients parse."""
-    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "api_error"
-    code = _WORD_START.sub("_", code).lower()
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    status, code = error.status, _WORD_START.sub("_", error.code).lower()
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": error.message, "type": kind, "param": error.parameter or None, "code": code or None}}
 
 
-def _proxy_error(error: ErrorInfo) -> dict[str, Any]:
-    return openai_error(error.status, error.code, error.message)
+async def send_openai_error(
+    send: Send, error: errors.RecollectError, headers: Mapping[str, str] | None = None
+) -> None:
+    status, code, parameter = status_of(error), "", ""
+    match error:
+        case BadRequest():
+            status, code, parameter = error.status, error.code or "", error.param or ""
+        case InvalidField():
+            code, parameter = "invalid_memory_field", error.name
+        case errors.MissingUser():
+            code, parameter = "missing_user_id", "user"
+        case errors.InvalidInput():
+            code = "invalid_body"
+        case errors.NotAllowed() | errors.NotFound():
+            code = type(error).__name__
+        case errors.UpstreamUnavailable():
+            status, code = 502, getattr(error, "code", type(error).__name__)
+            _log.warning("%s", error)
+    retry_after_s = getattr(error, "retry_after_s", 1.0) if error.retryable and status != 502 else None
+    info = ErrorInfo(status, code, str(error), parameter, retry_after_s, headers or {})
+    await send_json(send, status, openai_error(info), info.all_headers)
 
 
 # By path prefix; the longest matching prefix counts.
-PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {"/v1/": _proxy_error, "/chat/completions": _proxy_error}
+PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {"/v1/": openai_error, "/chat/completions": openai_error}
 
 
 def error_format_for(path: str, formats: Mapping[str, ErrorFormat]) -> ErrorFormat:
-    """Return the error format of the interface that serves the path."""
     matching = [prefix for prefix in formats if path.startswith(prefix)]
     return formats[max(matching, key=len)] if matching else api_error
 
@@ -140,14 +158,22 @@ def describe_error(request: Request, error: Exception) -> ErrorInfo:
         return _describe_http_exception(request, error)
     if not isinstance(error, errors.RecollectError):
         return ErrorInfo(500, "InternalServerError", "Internal server error; the server's log has the details")
-    is_field = isinstance(error, InvalidField)
     is_failed_match = isinstance(error, errors.StaleVersion) and "if-match" in request.headers
+    return error_info(error, status=412 if is_failed_match else None)
+
+
+def error_info(
+    error: errors.RecollectError, *, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ErrorInfo:
+    """Describe an error of ours; its status is that of its class unless another is named."""
+    is_field = isinstance(error, InvalidField)
     return ErrorInfo(
-        412 if is_failed_match else status_of(error),
+        status or status_of(error),
         "InvalidInput" if is_field else type(error).__name__,
         printable(str(error)),
         parameter=error.name if isinstance(error, InvalidField) else "",
         retry_after_s=getattr(error, "retry_after_s", 1.0) if error.retryable else None,
+        headers=headers or {},
     )
 
 
@@ -234,16 +260,6 @@ def _allowed_methods(request: Request) -> list[str]:
     # A fixed path counts, not a path with a parameter that matches it as well.
     same_path = [route for route in matching if getattr(route, "path", "") == getattr(matching[0], "path", "")]
     return sorted({method for route in same_path for method in getattr(route, "methods", None) or ()})
-
-
-class SafeJSONResponse(JSONResponse):
-    """JSON in which half a character of the client's, which has no UTF-8, is escaped as the client may send it."""
-
-    def render(self, content: Any) -> bytes:
-        try:
-            return super().render(content)
-        except UnicodeEncodeError:
-            return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def error_response(error: ErrorInfo, error_format: ErrorFormat) -> JSONResponse:

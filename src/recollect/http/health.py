@@ -225,7 +225,6 @@ class HealthMonitor:
             _log.info("%s recovered", component)
 
     async def check(self) -> None:
-        """Check all parts now."""
         check_number = next(self._check_numbers)
         self._resilient_memory.update_metrics()
         self.report("spilled", "turns wait for the ledger" if self._resilient_memory.has_spilled_turns else "")
@@ -272,7 +271,6 @@ class HealthMonitor:
             JOB_FAILURES.set(stats.failures_in_a_row)
 
     def start(self) -> None:
-        """Check periodically from now on."""
         self._task.start()
 
     async def close(self) -> None:

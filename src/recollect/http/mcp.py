@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -15,10 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, MissingExtra
 from recollect.http.auth.caller import get_caller
-from recollect.http.auth.resource_metadata import MCP_PATH, METADATA_PATH, describe_resource
+from recollect.http.auth.middleware import MCP_PATH, METADATA_PATH, describe_resource
 from recollect.http.auth.rules import AuthRules
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import decode_header
+from recollect.http.proxy.asgi_io import AsgiApp
 from recollect.mcp.access import McpAccess, McpClient
 from recollect.model.text import validate_id
 
@@ -33,16 +32,6 @@ def mcp_error(error: ErrorInfo) -> dict[str, Any]:
     """Return the body of an error that is answered before the protocol: JSON-RPC without the id of a request."""
     code = _INTERNAL_ERROR if error.status >= 500 else _INVALID_REQUEST
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message}}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Endpoint:
-    """An ASGI application of its own for each path, by which the access log knows the route."""
-
-    handle: Callable[[Scope, Receive, Send], Awaitable[None]]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.handle(scope, receive, send)
 
 
 class McpEndpoint:
@@ -61,18 +50,16 @@ class McpEndpoint:
         self._task: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
-        """Return the routes, if MCP is served."""
         if not self._settings.mcp:
             return []
         paths = (MCP_PATH, f"{MCP_PATH}/{{project:path}}")
-        routes = [Route(path, _Endpoint(self._handle), methods=["POST"], include_in_schema=False) for path in paths]
+        routes = [Route(path, AsgiApp(self._handle), methods=["POST"], include_in_schema=False) for path in paths]
         if self._rules.tokens is not None:
             for path in (METADATA_PATH, f"{METADATA_PATH}{MCP_PATH}", f"{METADATA_PATH}{MCP_PATH}/{{project:path}}"):
                 routes.append(Route(path, self._describe, methods=["GET"], include_in_schema=False))
         return routes
 
     async def close(self) -> None:
-        """End open streams."""
         self._stop.set()
         if self._task is not None:
             await self._task

@@ -154,7 +154,6 @@ def _get_request_id(scope: Scope) -> bytes:
 
 
 def _words_of_routes(routes: Iterable[Any]) -> frozenset[str]:
-    """Return the fixed parts of the paths of routes."""
     segments = {segment for route in routes for segment in getattr(route, "path", "").split("/")}
     return frozenset(segment for segment in segments if "{" not in segment)
 
@@ -204,7 +203,6 @@ class HostGuardMiddleware:
         self._hosts = self._allowed | {_bracket_ipv6(name).encode() for name in (*_LOOPBACK, *bound)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or reject it before anything else sees it."""
         if scope["type"] != "http":
             # The start of the server, or a websocket, which the framework closes because no route takes one.
             await self._app(scope, receive, send)
@@ -332,7 +330,6 @@ class RateLimits:
         return RateLimiter(per_minute, resource=resource, redis=self._redis, prefix=settings.redis_prefix)
 
     async def close(self) -> None:
-        """Close the connection to Redis."""
         if self._redis is not None:
             await self._redis.close()
 
@@ -344,7 +341,6 @@ class RateLimitMiddleware:
         self._app, self._error_formats, self._requests = app, error_formats, limits.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or reject it."""
         if self._requests is None or scope["type"] != "http" or scope["path"] in _UNLIMITED_PATHS:
             await self._app(scope, receive, send)
         elif wait_s := await self._requests.acquire(_client_key(scope)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.errors import error_schemas
 from recollect.http.params import SCOPE_HEADERS, SCOPE_PARAMS
 from recollect.http.proxy.openapi import proxy_paths, proxy_schemas
-from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS
+from recollect.http.routing import Router
 
 _TAGS = {
     "memories": "REST API: memories, one at a time and in lists.",
@@ -49,18 +50,18 @@ _TAGS = {
 _SCOPE_NAMES = {name.casefold() for name in (*SCOPE_PARAMS, *SCOPE_HEADERS)}
 
 
-def install_openapi(app: FastAPI, rules: AuthRules) -> None:
+def install_openapi(app: FastAPI, rules: AuthRules, routers: Sequence[Router]) -> None:
     """Let the app describe itself with the corrections below."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _build_openapi(app, rules)
+            app.openapi_schema = _build_openapi(app, rules, routers)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
+def _build_openapi(app: FastAPI, rules: AuthRules, routers: Sequence[Router]) -> dict[str, Any]:
     schema: dict[str, Any] = get_openapi(
         title=app.title,
         version=app.version,
@@ -69,7 +70,7 @@ def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
         tags=[{"name": name, "description": description} for name, description in _TAGS.items()],
         servers=[{"url": "/", "description": "This server."}],
     )
-    deleting = {name for router in API_ROUTERS for name in router.deleting}
+    deleting = {name for router in routers for name in router.deleting}
     for methods in schema["paths"].values():
         for method, operation in methods.items():
             # Validation errors are answered with 400.
@@ -82,7 +83,7 @@ def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
     schemas = schema["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    models = dict.fromkeys(router.error_model for router in (*API_ROUTERS, *COMPAT_ROUTERS))
+    models = dict.fromkeys(router.error_model for router in routers)
     schemas |= proxy_schemas() | error_schemas(models)
     schema["paths"] |= proxy_paths()
     _add_security(schema, rules)

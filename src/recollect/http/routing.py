@@ -17,10 +17,9 @@ from starlette.routing import compile_path
 from recollect.config.settings import Settings
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth import caller as auth
-from recollect.http.auth.audit import record_access
-from recollect.http.auth.caller import Caller
-from recollect.http.errors import Error, ErrorFormat, SafeJSONResponse, api_error, error_responses, printable
-from recollect.http.large_json import SMALL_CHARS, parse_json
+from recollect.http.auth.caller import Caller, record_access
+from recollect.http.errors import Error, ErrorFormat, api_error, error_responses, printable
+from recollect.http.large_json import SMALL_CHARS, SafeJSONResponse, parse_json
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.model.arguments import parse_author
@@ -81,7 +80,6 @@ class Router(APIRouter):
         )
 
     def error_responses(self, *statuses: int) -> dict[int | str, dict[str, Any]]:
-        """Return what OpenAPI says about errors with these statuses."""
         return error_responses(self.error_model, *statuses)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:

@@ -56,7 +56,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _CONTROL.sub(_escape_match, record.message)
+        record.message = _CONTROL.sub(lambda match: ascii(match[0])[1:-1], record.message)
         return super().formatMessage(record)
 
 
@@ -78,10 +78,6 @@ class JsonFormatter(logging.Formatter):
         elif record.exc_text:
             fields["traceback"] = record.exc_text
         return json.dumps(fields, default=str)
-
-
-def _escape_match(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
 
 
 _log = logging.getLogger("recollect")
@@ -303,7 +299,6 @@ class BoundSockets:
 
     @property
     def port(self) -> int:
-        """Return the port, also if any free port was requested."""
         return int(self.sockets[0].getsockname()[1])
 
     def url(self, *, tls: bool = False) -> str:

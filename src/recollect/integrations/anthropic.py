@@ -33,7 +33,9 @@ class _UserScoped(Generic[_M]):
 
     def __init__(self, memory: _M, **options: Unpack[ToolOptions]) -> None:
         super().__init__(cache_control=options.get("cache_control"))  # type: ignore[call-arg]
-        self._memory, self._scope = memory, Scope(options["user_id"], options.get("project_id") or "")
+        scope = Scope(options["user_id"], options.get("project_id") or "")
+        self._memory = memory
+        self._scope: Any = {"user_id": scope.user, "project_id": scope.project}
 
 
 class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
@@ -45,7 +47,9 @@ class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
 
     def _do(self, command: Any) -> str:
         try:
-            return call_memory_blocking(self._memory, lambda memory: _run_command(memory, self._scope, dict(command)))
+            return call_memory_blocking(
+                self._memory, lambda memory: memory.acting_as(BY).files.run(dict(command), **self._scope)
+            )
         except RecollectError as error:
             raise ToolError(str(error)) from error
 
@@ -53,7 +57,7 @@ class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
 
     def clear_all_memory(self) -> str:
         """Forget all files; `undo` restores them."""
-        return call_memory_blocking(self._memory, lambda memory: _clear_files(memory, self._scope))
+        return call_memory_blocking(self._memory, lambda memory: memory.acting_as(BY).files.clear(**self._scope))
 
 
 class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
@@ -61,7 +65,9 @@ class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
 
     async def _do(self, command: Any) -> str:
         try:
-            return await call_memory(self._memory, lambda memory: _run_command(memory, self._scope, dict(command)))
+            return await call_memory(
+                self._memory, lambda memory: memory.acting_as(BY).files.run(dict(command), **self._scope)
+            )
         except RecollectError as error:
             raise ToolError(str(error)) from error
 
@@ -69,7 +75,7 @@ class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
 
     async def clear_all_memory(self) -> str:
         """Forget all files; `undo` restores them."""
-        return await call_memory(self._memory, lambda memory: _clear_files(memory, self._scope))
+        return await call_memory(self._memory, lambda memory: memory.acting_as(BY).files.clear(**self._scope))
 
 
 @overload
@@ -83,12 +89,3 @@ def memory_tool(memory: AsyncMemory, **options: Unpack[ToolOptions]) -> AsyncMem
 def memory_tool(memory: AnyMemory, **options: Unpack[ToolOptions]) -> MemoryTool | AsyncMemoryTool:
     """Return the blocking or the async tool of a user, as the memory is."""
     return AsyncMemoryTool(memory, **options) if isinstance(memory, AsyncMemory) else MemoryTool(memory, **options)
-
-
-async def _run_command(memory: AsyncMemory, scope: Scope, command: dict[str, Any]) -> str:
-    files = memory.acting_as(BY).files
-    return await files.run(command, user_id=scope.user, project_id=scope.project)
-
-
-async def _clear_files(memory: AsyncMemory, scope: Scope) -> str:
-    return await memory.acting_as(BY).files.clear(user_id=scope.user, project_id=scope.project)

@@ -52,7 +52,7 @@ class RecollectMemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Remember the text of events; it is learned from in the background."""
-        messages = [to_message(event, session_id) for event in events if event_text(event)]
+        messages = [to_message(event, session_id) for event in events if content_text(event.content)]
         await self._run(app_name, user_id, session_id).remember(messages)
 
     async def add_memory(
@@ -99,15 +99,12 @@ def to_message(event: Event, session_id: str | None) -> dict[str, Any]:
     """Return an event as a chat message, with an id by which it is stored once."""
     role = "user" if event.author == "user" else "assistant"
     said_at = datetime.fromtimestamp(event.timestamp, UTC)
-    return {"role": role, "content": event_text(event), "turn_id": f"{session_id}-{event.id}", "timestamp": said_at}
-
-
-def event_text(event: Event) -> str:
-    """Return the text of an event, without thoughts, tools and files."""
-    return content_text(event.content)
+    turn_id = f"{session_id}-{event.id}"
+    return {"role": role, "content": content_text(event.content), "turn_id": turn_id, "timestamp": said_at}
 
 
 def content_text(content: Content | None) -> str:
+    """Return the text of an event or an entry, without thoughts, tools and files."""
     parts: Sequence[Part] = (content.parts if content is not None else None) or ()
     return "\n".join(part.text for part in parts if part.text and not part.thought).strip()
 

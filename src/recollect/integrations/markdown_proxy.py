@@ -37,12 +37,6 @@ class ClientOptions(TypedDict, total=False):
     enable_git_versioning: bool
 
 
-class _ScopeArguments(TypedDict):
-    user_id: str
-    project_id: str | None
-    session_id: str
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
     """A memory or a turn that was found."""
@@ -138,7 +132,7 @@ class MemoryClient:
         result: dict[str, Any] = answer.json()
         return result
 
-    def _scope(self, conversation_id: str) -> _ScopeArguments:
+    def _scope(self, conversation_id: str) -> Any:
         return {
             "user_id": self._settings.chat_user,
             # What every conversation sees has no project.

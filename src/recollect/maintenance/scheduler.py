@@ -194,7 +194,6 @@ class Scheduler:
         self._task.start()
 
     async def stop(self) -> None:
-        """Stop ticking."""
         await self._task.stop()
 
     async def tick(self) -> int:

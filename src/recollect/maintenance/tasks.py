@@ -118,7 +118,6 @@ class MaintenanceRun:
         looked_at: int,
         more: bool = False,
     ) -> MaintenanceReport:
-        """Return the report of this run."""
         return MaintenanceReport(
             chore=task,
             user=scope.user,

@@ -26,7 +26,6 @@ class McpAccess:
     is_stopping: Callable[[], bool] = lambda: False
 
     def check_can_write(self) -> None:
-        """Raise NotAllowed if the client may only read."""
         if not self.writes:
             raise NotAllowed("This key may read, not write")
 
@@ -44,7 +43,6 @@ class McpClient:
     def access(
         self, service: Callable[[], Service], settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
     ) -> McpAccess:
-        """Return what the client may see and change."""
         memory = ToolMemory(
             service=service(),
             scope=self.scope,

@@ -50,7 +50,6 @@ class ServerAddress:
         return kind(self.host, self.port, timeout=timeout_s)
 
     def answers(self) -> bool:
-        """Return whether a Recollect server answers here."""
         connection = self.connect(_PROBE_S)
         try:
             connection.request("GET", f"{self.path}/version")
@@ -203,7 +202,6 @@ def _header_value(value: str) -> bytes:
 
 
 def _events(response: HTTPResponse) -> Iterator[str]:
-    """Yield the data of server-sent events."""
     data: list[str] = []
     while line := response.readline():
         text = line.decode("utf-8", "replace").rstrip("\r\n")

@@ -39,7 +39,6 @@ async def profile(access: McpAccess) -> str:
 
 
 async def recent(access: McpAccess) -> str:
-    """Return the newest memories."""
     return _as_list("Newest memories", await access.memory.find(_RECENT))
 
 
@@ -114,7 +113,6 @@ def _history_values(entry: HistoryEntry) -> dict[str, str]:
 
 
 def details_text(details: dict[str, Any]) -> str:
-    """Return the details of a memory as text."""
     key = f", key {details['key']}" if "key" in details else ""
     head = f"[{details['id']}] {details['kind']}{key}, {details['status']}, {details['date']}, from {details['from']}"
     head += _branch_text(details)

@@ -12,10 +12,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion, Unavailable
-from recollect.mirror.diff import FileAction, MemoryContext, ScannedFile, decide_action, is_erased, read_file
-from recollect.mirror.document import MemoryDocument, document_of, render_document
+from recollect.mirror.document import (
+    FileAction,
+    MemoryContext,
+    MemoryDocument,
+    ScannedFile,
+    decide_action,
+    document_of,
+    is_erased,
+    read_file,
+    render_document,
+)
 from recollect.mirror.folder import MirrorFolder
-from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, parse_location, role_of
+from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, role_of
 from recollect.mirror.state import ConflictFile, FileRow, MirrorState, SyncResult
 from recollect.mirror.to_files import FileWriter
 from recollect.model.change import Actor, Author
@@ -80,12 +89,10 @@ class FileIngester:
     def _read_all(self, paths: Iterable[str], work: _Ingest) -> list[ScannedFile]:
         files = []
         for path in paths:
-            if parse_location(path) is None:
-                continue
             # Before it is read, so that a change in the meantime is noticed.
             stamp = self._folder.stamp(path)
             try:
-                row = self._state.row_at(path)
+                row = self._state.files.get(path)
                 file = read_file(path, self._folder, self._owners, written=row.stamp if row is not None else "")
             except FileNotFoundError:
                 self._state.rejected.drop(path)
@@ -98,7 +105,7 @@ class FileIngester:
 
     def _with_existing_id(self, file: ScannedFile) -> ScannedFile:
         """Return the file with the id of the memory at its path if it lost its front matter."""
-        row = self._state.row_at(file.path) if file.document.id is None else None
+        row = self._state.files.get(file.path) if file.document.id is None else None
         if row is None or row.user != file.user or row.is_gone:
             return file
         return replace(file, document=MemoryDocument({**file.document.line, "id": row.id}))
@@ -144,7 +151,8 @@ class FileIngester:
         may_have_other = row is not None and row.path != file.path and not (row.is_gone or file.location.is_tombstone)
         content = None
         if row is None and record is not None and record.version > file.document.version:
-            content = await self._content_at(record, file.document.version)
+            past = await self._past_contents(record)
+            content = next((text for version, text in past if version <= file.document.version), None)
         if record is None and work.erasures is None:
             work.erasures = await self._service.erasure.list()
         return MemoryContext(
@@ -155,38 +163,31 @@ class FileIngester:
             earlier_content=content,
         )
 
-    async def _content_at(self, record: MemoryRecord, version: int) -> str | None:
-        """Return the content of a memory at an earlier version, as far as its history goes back."""
-        entries = await self._service.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY)
-        content = record.content
-        for entry in entries:
-            if entry.version <= version:
-                return content
+    async def _past_contents(self, record: MemoryRecord) -> list[tuple[int, str]]:
+        """Return the contents of a memory and the version of each, newest first, as far as its history goes back."""
+        contents, content = [], record.content
+        for entry in await self._service.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY):
+            contents.append((entry.version, content))
             content = (entry.before or {}).get("content", content)
-        return content if entries else None
+        return [*contents, (0, content)] if contents else []
 
     # Changed files
 
     async def _edit_all(self, user: str, edits: Sequence[tuple[ScannedFile, MemoryContext]], work: _Ingest) -> None:
         """Apply many edits concurrently: the ledger commits them together, and their files are written together."""
-        done: list[tuple[ScannedFile, MemoryRecord]] = []
-        failed: list[tuple[ScannedFile, MemoryContext, BaseException]] = []
+        outcomes: list[MemoryRecord | BaseException] = []
         for start in range(0, len(edits), _MAX_CONCURRENT):
             batch = edits[start : start + _MAX_CONCURRENT]
-            updates = [self._update_memory(file, context.record, work) for file, context in batch]
-            outcomes = await asyncio.gather(*updates, return_exceptions=True)
-            for (file, context), outcome in zip(batch, outcomes, strict=True):
-                if isinstance(outcome, BaseException):
-                    failed.append((file, context, outcome))
-                else:
-                    done.append((file, outcome))
-        if done:
+            updates = (self._update_memory(file, context.record, work) for file, context in batch)
+            outcomes += await asyncio.gather(*updates, return_exceptions=True)
+        pairs = list(zip(edits, outcomes, strict=True))
+        if done := [(file, outcome) for (file, _), outcome in pairs if isinstance(outcome, MemoryRecord)]:
             await self._write_edited(user, done, work)
-        for file, context, error in failed:
-            if isinstance(error, StaleVersion):
+        for (file, context), outcome in pairs:
+            if isinstance(outcome, StaleVersion):
                 await self._apply_with_retry(file, context, FileAction.EDIT, work)
-            else:
-                await self._handle_error(file, error, work)
+            elif isinstance(outcome, BaseException):
+                await self._handle_error(file, outcome, work)
 
     async def _apply_with_retry(
         self, file: ScannedFile, context: MemoryContext, action: FileAction, work: _Ingest
@@ -264,7 +265,6 @@ class FileIngester:
         await self._write_edited(file.user, [(file, await self._update_memory(file, record, work))], work)
 
     async def _update_memory(self, file: ScannedFile, record: MemoryRecord | None, work: _Ingest) -> MemoryRecord:
-        """Update the memory with the content of its file."""
         if record is None:
             raise NotFound(f"there is no memory {file.document.id}")
         fields = {
@@ -411,13 +411,9 @@ class FileIngester:
         records = await self._service.get_many(user, list(by_id))
         for record in records:
             file = by_id[record.id]
-            if not is_gone(record) and await self._is_in_history(record, file.document.line["memory"]):
+            contents = [record.content, *(text for _, text in await self._past_contents(record))]
+            if not is_gone(record) and file.document.line["memory"] in map(str.strip, contents):
                 await asyncio.to_thread(self._remove_tombstone, file, work)
-
-    async def _is_in_history(self, record: MemoryRecord, content: str) -> bool:
-        entries = await self._service.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY)
-        contents = [record.content, *((entry.before or {}).get("content", "") for entry in entries)]
-        return any(content == each.strip() for each in contents)
 
     def _remove_tombstone(self, file: ScannedFile, work: _Ingest) -> None:
         row = self._state.row(file.user, file.document.id or "")

@@ -130,8 +130,6 @@ class GitRepository:
     def commit(self, paths: Iterable[str], message: str) -> bool:
         """Commit these paths, written or removed; return whether there was anything to commit."""
         listed = b"".join(path.encode() + b"\0" for path in dict.fromkeys(paths))
-        if not listed:
-            return False
         self._run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=listed)
         return self._commit(message)
 
@@ -182,8 +180,8 @@ class GitRepository:
             subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=environment) as exporting,  # noqa: S603 - as below
             subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=environment) as importing,  # noqa: S603 - as below
         ):
-            if exporting.stdout is None or importing.stdin is None:
-                raise StoreUnavailable("git has no streams")
+            assert exporting.stdout is not None
+            assert importing.stdin is not None
             with suppress(BrokenPipeError):
                 erasure.copy(exporting.stdout, importing.stdin)
                 importing.stdin.write(b"done\n")

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 
 from recollect.errors import InvalidInput, ToolFailed
-from recollect.files.records import IMPORTANCE, ROOT, parse_path
+from recollect.files import IMPORTANCE, ROOT, parse_path
 from recollect.mirror.folder import MirrorFolder
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope

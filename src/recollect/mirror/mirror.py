@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable, Unsupported
-from recollect.mirror.diff import Difference, verify_files
+from recollect.mirror.document import Difference, verify_files
 from recollect.mirror.git import GitRepository
 from recollect.mirror.layout import CONFLICTS, MEMORY_FOLDERS, is_memory_file, parse_location
 from recollect.mirror.state import STATE_FILE, HistoryPosition, MirrorLock, MirrorState, SyncResult, make_state_folder
@@ -48,7 +48,6 @@ class FolderWatcher:
         self._thread.start()
 
     async def close(self) -> None:
-        """Stop watching."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 

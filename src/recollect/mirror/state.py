@@ -10,7 +10,7 @@ import fcntl
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FileRow:
     """The last known state of a memory's file; `pending` is the digest of what is about to be written.
 
@@ -90,9 +90,6 @@ class HistoryPosition:
     position: int = 0
     revision: int = -1
     epoch: int = -1
-
-
-_ROW_COLUMNS = "path, user, id, version, digest, stamp, is_gone, pending"
 
 
 def _execute(db: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -143,6 +140,7 @@ class MirrorState:
             raise StoreUnavailable(f"{path} is damaged; remove it, and all files are read again") from None
         except apsw.Error as error:
             raise StoreUnavailable(f"{path} cannot be opened: {error}") from None
+        self.files = StateTable(self._db, "files", FileRow)
         self.rejected = StateTable(self._db, "bad", RejectedFile)
         self.conflicts = StateTable(self._db, "conflicts", ConflictFile)
         self.positions = StateTable(self._db, "users", HistoryPosition)
@@ -163,21 +161,14 @@ class MirrorState:
 
     def row(self, user: str, id: str) -> FileRow | None:
         """Return the file of a memory."""
-        return next(self._rows("user = ? AND id = ?", (user, id)), None)
-
-    def row_at(self, path: str) -> FileRow | None:
-        """Return the file at a path."""
-        return next(self._rows("path = ?", (path,)), None)
+        return next(iter(self.files.all("WHERE user = ? AND id = ?", user, id)), None)
 
     def rows_below(self, folder: str) -> list[FileRow]:
-        """Return the files below a folder; all if it is empty."""
-        if not folder:
-            return list(self._rows("1 = 1", ()))
-        return list(self._rows("path >= ? AND path < ?", (f"{folder}/", f"{folder}0")))
+        return self.files.all("WHERE path >= ? AND path < ?", f"{folder}/", f"{folder}0")
 
     def rows_of_user(self, user: str, *, unwritten: bool = False) -> list[FileRow]:
         """Return the files of a user, or those that were not written yet."""
-        return list(self._rows("user = ? AND stamp = ''" if unwritten else "user = ?", (user,)))
+        return self.files.all("WHERE user = ? AND stamp = ''" if unwritten else "WHERE user = ?", user)
 
     def stamps(self) -> dict[str, str]:
         """Return the stamp of every file by its path, including rejected ones."""
@@ -185,7 +176,7 @@ class MirrorState:
 
     def put(self, rows: Iterable[FileRow]) -> None:
         """Store the state of files."""
-        values = [(r.path, r.user, r.id, r.version, r.digest, r.stamp, int(r.is_gone), r.pending) for r in rows]
+        values = [astuple(row) for row in rows]
         with self._db:
             # A moved file has one row.
             self._db.executemany("DELETE FROM files WHERE user = ? AND id = ?", [(v[1], v[2]) for v in values])
@@ -208,12 +199,6 @@ class MirrorState:
         total, tombstones = rows[0]
         return {"memories": total - tombstones, "tombstones": tombstones}
 
-    def _rows(self, test: str, values: Sequence[str]) -> Iterator[FileRow]:
-        names = _ROW_COLUMNS.split(", ")
-        for row in _execute(self._db, f"SELECT {_ROW_COLUMNS} FROM files WHERE {test}", values):  # noqa: S608 - constants
-            fields = dict(zip(names, row, strict=True))
-            yield FileRow(**fields | {"is_gone": bool(fields["is_gone"])})
-
     def reject(self, path: str, reason: str, *, stamp: str) -> None:
         """Record and log why a file is rejected; once its stamp changes it is read again."""
         self.rejected.put(RejectedFile(path, stamp, "", reason, now().isoformat()))
@@ -223,17 +208,11 @@ class MirrorState:
         """Return how far a user's history was written to files."""
         return self.positions.get(user) or HistoryPosition(user)
 
-    def users(self) -> list[str]:
-        """Return the users that have a position."""
-        return [each.user for each in self.positions.all()]
-
     def meta(self, name: str) -> str | None:
-        """Return a named value."""
         rows = _execute(self._db, "SELECT value FROM meta WHERE name = ?", (name,))
         return rows[0][0] if rows else None
 
     def set_meta(self, name: str, value: str) -> None:
-        """Store a named value."""
         _execute(self._db, "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
     def scrub(self) -> None:
@@ -241,7 +220,6 @@ class MirrorState:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
 
@@ -318,8 +296,6 @@ class MirrorLock:
 
     def acquire(self) -> bool:
         """Acquire the lock, or return False if another process has it."""
-        if self._handle is not None:
-            return True
         handle = os.open(
             make_state_folder(self._root) / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
@@ -334,7 +310,6 @@ class MirrorLock:
         return True
 
     def release(self) -> None:
-        """Release the lock."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

@@ -111,7 +111,7 @@ class Synchronizer:
 
     def _drop_lost_folders(self) -> None:
         """Drop the state of folders that are gone as a whole: nobody deleted each file, so they are written again."""
-        for user in self.state.users():
+        for user in [each.user for each in self.state.positions.all()]:
             for folder in (self._owners.folder_of(user) + name for name in (ENTRIES, MEMORIES)):
                 if (self.folder.root / folder).is_dir():
                     continue
@@ -138,7 +138,7 @@ class Synchronizer:
     def _missing_rows(self, paths: Iterable[str]) -> list[FileRow]:
         for path in paths:
             self.state.rejected.drop(path)
-        return [row for path in paths if (row := self.state.row_at(path)) is not None and row.stamp]
+        return [row for path in paths if (row := self.state.files.get(path)) is not None and row.stamp]
 
     async def _users(self) -> list[str]:
         return sorted(
@@ -165,7 +165,7 @@ class Synchronizer:
         rejected = {each.path: each.stamp for each in self.state.rejected.all()}
         changed, missing = [], []
         for path in sorted(candidates):
-            stamp, row = self.folder.stamp(path), self.state.row_at(path)
+            stamp, row = self.folder.stamp(path), self.state.files.get(path)
             if not stamp and row is not None:
                 missing += [row] if row.stamp else []
             elif (row is None or row.stamp != stamp) and rejected.get(path) != stamp:
@@ -376,7 +376,6 @@ class Synchronizer:
         return written == version and bool(self.folder.stamp(self._owners.folder_of(position.user) + SNAPSHOT))
 
     def close(self) -> None:
-        """Close the state."""
         self.state.close()
 
 

@@ -121,7 +121,7 @@ class FileWriter:
             return row.path
         is_file = record.category is Category.FILE
         path = tombstone_path(row.path) if row is not None and gone and not is_file else default_path(record, base)
-        holder = self._state.row_at(path)
+        holder = self._state.files.get(path)
         if holder is None or (holder.user, holder.id) == (user, record.id):
             return path
         digest = digest_of(record.id.encode())

@@ -300,7 +300,9 @@ async def _fetch_records(
         order = order[relevance[order] >= limit.min_relevance]
     candidates: list[SearchCandidate] = []
     for start in range(0, len(order), batch_size or 1):
-        chosen = [*order[start : start + batch_size].tolist(), *(limit.extra if start == 0 else ())]
+        batch = order[start : start + batch_size].tolist()
+        # The extra ones come with the first batch.
+        chosen = [each for each in batch if each not in limit.extra] if start else [*batch, *limit.extra]
         index_by_row = {gathered.table.rows.item(at): at for at in chosen}
         visible = await ledger.fetch(scope, list(index_by_row), filter=query.filter, as_of=query.as_of)
         records = {each.row: each.record for each in visible}

@@ -11,6 +11,7 @@ from recollect.model.memory import Category, Trust
 from recollect.model.query import Filter, Op, Where, both
 from recollect.model.result import Hit
 from recollect.model.scope import Level, Scope
+from recollect.read.select import statement_words
 from recollect.text.tokens import MAX_CHARS_PER_TOKEN, count_tokens
 
 _NARROWEST = (Level.USER, Level.PROJECT, Level.SESSION)
@@ -43,26 +44,36 @@ def merge_facts(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, t
     """Return the keyed facts, the hits, then other pinned facts; a fact that is also a hit has the score of the hit.
 
     Facts take at most a third of the tokens, which leaves space for the hits. Of facts with the same key the one of
-    the narrowest level is used. `per_source` limits the facts and hits from one turn.
+    the narrowest level is used. `per_source` limits the facts and hits from one turn; a turn that says no more than a
+    keyed fact is left out, and so are other facts that a turn among the hits says.
     """
     scored = {hit.id: hit for hit in hits}
+    turns = {hit.id: statement_words(hit.memory) for hit in hits if hit.record.category is Category.TURN}
     tokens_left = tokens // 3
-    keys: dict[tuple[str, str], Level] = {}
+    levels: dict[tuple[str, str], Level] = {}
     for fact in facts:
         slot = (fact.record.category, fact.record.key or fact.id)
-        keys[slot] = max(keys.get(slot, fact.record.level), fact.record.level, key=_NARROWEST.index)
+        levels[slot] = max(levels.get(slot, fact.record.level), fact.record.level, key=_NARROWEST.index)
     sources: Counter[str] = Counter(turn for hit in hits for turn in hit.record.evidence)
-    pinned: list[Hit] = []
+    keyed: list[Hit] = []
+    others: list[Hit] = []
     for fact in facts:
         record, cost = fact.record, count_tokens(fact.memory[: MAX_CHARS_PER_TOKEN * tokens])
-        is_crowded = fact.id not in scored and any(sources[turn] >= per_source for turn in record.evidence)
-        if keys[record.category, record.key or fact.id] is not record.level or is_crowded or cost > tokens_left:
+        is_hit = fact.id in scored
+        is_crowded = not is_hit and any(sources[turn] >= per_source for turn in record.evidence)
+        if levels[record.category, record.key or fact.id] is not record.level or is_crowded or cost > tokens_left:
+            continue
+        words = statement_words(fact.memory)
+        if record.key:
+            keyed.append(scored.pop(fact.id, fact))
+            for turn in record.evidence:
+                if turns.get(turn) == words:
+                    scored.pop(turn, None)
+        elif not is_hit and not any(words in turns.get(turn, "") for turn in record.evidence):
+            others.append(fact)
+        else:
             continue
         tokens_left -= cost
-        if fact.id not in scored:
+        if not is_hit:
             sources.update(record.evidence)
-        pinned.append(scored.get(fact.id, fact))
-    keyed = [fact for fact in pinned if fact.record.key]
-    keyed_ids = {fact.id for fact in keyed}
-    others = (fact for fact in pinned if not fact.record.key and fact.id not in scored)
-    return (*keyed, *(hit for hit in hits if hit.id not in keyed_ids), *others)
+    return (*keyed, *scored.values(), *others)

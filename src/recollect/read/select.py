@@ -10,6 +10,7 @@ import numpy as np
 
 from recollect.model.memory import Category
 from recollect.read.rank import SearchCandidate
+from recollect.text.statement_dates import remove_inserted_dates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,11 @@ _MAX_NORMALIZED_CHARS = 10_000
 def normalize_words(text: str) -> str:
     """Return the text for comparison, without differences in case and white space unless it is very long."""
     return text if len(text) > _MAX_NORMALIZED_CHARS else " ".join(text.casefold().split())
+
+
+def statement_words(text: str) -> str:
+    """Return the text for comparison as a statement: also without the dates of relative times and the final mark."""
+    return normalize_words(remove_inserted_dates(text)).rstrip(" .!…。！")
 
 
 def filter_relevant(candidates: Sequence[SearchCandidate], min_score: float) -> list[SearchCandidate]:

@@ -22,7 +22,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.read.gather import ASSISTANT_INSTRUCTION, CandidateQuery, GatheredCandidates, score_parts
 from recollect.read.rank import SearchCandidate
-from recollect.read.select import normalize_words
+from recollect.read.select import normalize_words, statement_words
 
 # These sum up turns or think about them; they are no facts that a turn states.
 _NON_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE, Category.FILE, Category.LESSON})
@@ -340,12 +340,12 @@ def _without_repetitions(
         turn = by_id.get(turn_id)
         if turn is None:
             continue
-        words = normalize_words(turn.record.content)
+        words = statement_words(turn.record.content)
         # A fact of another speaker than the user begins with the speaker.
         name = turn.record.detail.get("name") or turn.record.detail.get("role", "user")
         prefix = f"{normalize_words(str(name))}: "
         parts = {
-            each.id: normalize_words(by_id[each.id].record.content).removeprefix(prefix)
+            each.id: statement_words(by_id[each.id].record.content).removeprefix(prefix)
             for each in learned
             if each.id in by_id
         }

@@ -23,9 +23,9 @@ from recollect.model.scope import Scope
 from recollect.models.embedder_wrappers import CachedEmbedder
 from recollect.read.result_cache import ResultCache
 from recollect.remember import LearningConfig
-from recollect.service.learning_models import LearningModels, with_chat_model
+from recollect.service.jobs import LearningModels, with_chat_model
 from recollect.sessions import lifecycle
-from recollect.sessions.retract import retract_turns
+from recollect.sessions.lifecycle import retract_turns
 from recollect.write import spill_file
 
 _log = logging.getLogger("recollect")
@@ -37,19 +37,15 @@ class MirrorFiles(Protocol):
 
     def start(self) -> None:
         """Mirror changes until it is closed."""
-        ...
 
     async def sync(self) -> object:
         """Synchronise files and ledger once; raise StoreBusy if another process mirrors them."""
-        ...
 
     async def forget(self, user: str) -> StoreErasure:
         """Remove the erased data of a user from the files."""
-        ...
 
     async def close(self) -> None:
         """Write pending changes."""
-        ...
 
 
 class ErasureService:

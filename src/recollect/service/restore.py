@@ -20,6 +20,7 @@ from recollect.model.erasure import Erasure
 from recollect.model.key import ApiKey
 from recollect.model.times import now
 from recollect.service.service import Service
+from recollect.service.transfer import publish_file
 
 __all__ = ["RestoreReport", "restore", "verify_backup"]
 
@@ -151,14 +152,7 @@ def _put_in_place(part: Path, target: Path) -> Path | None:
             if (sidecar := Path(f"{target}{tail}")).exists():
                 os.replace(sidecar, f"{replaced}{tail}")
         _keep_replaced(target, replaced)
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(part, target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    publish_file(part, target)
     return replaced
 
 

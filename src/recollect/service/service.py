@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -18,17 +19,28 @@ from recollect.config.fields import MaintenanceSettings, RecallSettings
 from recollect.deps import Deps
 from recollect.erasure import find_dependents
 from recollect.errors import Conflict, NotFound, QuotaReached, RecollectError
-from recollect.files.store import MemoryFiles
+from recollect.files import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger, quota_exceeded_reason, read_pages
 from recollect.ledger.types import ModelState, Revision
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration, embed_missing
 from recollect.maintenance.scheduler import MaintenanceSchedule
-from recollect.model.change import Actor, Author, Forget, HistoryEntry, IdempotencyToken, ModelUsage, Outcome, Update
+from recollect.model.change import (
+    Actor,
+    Author,
+    ConversationUpdate,
+    Forget,
+    HistoryEntry,
+    IdempotencyToken,
+    ModelUsage,
+    Outcome,
+    Update,
+)
 from recollect.model.erasure import Receipt, user_digest
 from recollect.model.graph import Graph, GraphRequest
 from recollect.model.ids import new_id
+from recollect.model.job import Job
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.query import EVERYTHING, Listing, Op, Where, exclude_expired
 from recollect.model.result import Facets, Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
@@ -57,18 +69,19 @@ from recollect.recall import RecallRequest, readable_messages
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
-from recollect.service.audit import AuditLog
 from recollect.service.diagnosis import CheckResult, check_embedder, check_store
 from recollect.service.erasure import ErasureService, MirrorFiles
-from recollect.service.jobs import JobService
-from recollect.service.learning_models import LearningModels, with_chat_model
-from recollect.service.recall_log import LoggedRecall, RecallLog
+from recollect.service.jobs import JobService, LearningModels, deps_within_budget, with_chat_model
+from recollect.service.logs import AuditLog, LoggedRecall, RecallLog
 from recollect.service.reviews import ReviewService, restore
-from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
-from recollect.sessions.retract import retract_turns
+from recollect.sessions import lifecycle
+from recollect.sessions.agent_runs import RunRecord
+from recollect.sessions.lifecycle import retract_turns
+from recollect.sessions.resolve import SessionResolver
 from recollect.write.draft import validate_fields
 from recollect.write.embed import accept_vector, embed
+from recollect.write.triggers import close_job
 from recollect.write.write_quota import WriteQuota
 
 if TYPE_CHECKING:
@@ -520,10 +533,6 @@ class Service:
         """Return the numbers of records."""
         return await self._ledger.stats(user)
 
-    async def check(self) -> list[str]:
-        """Return the integrity problems of the ledger, a sentence each."""
-        return await self._ledger.check()
-
     async def diagnose(self, *, index: str, deep: bool) -> AsyncIterator[CheckResult]:
         """Check the embedder, the jobs, the vectors and the search; with `deep`, every page of the ledger too."""
         yield await check_embedder(self._embedder)
@@ -531,10 +540,6 @@ class Service:
             self._ledger, self._embedder, user=None, index=index, mend=False, integrity=deep
         ):
             yield result
-
-    async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Rebuild the full-text index."""
-        await self._ledger.rebuild_terms(progress)
 
     async def _on_erased(self, receipt: Receipt) -> Receipt:
         """Clear the caches of an erased user, and erase from the mirror."""
@@ -593,3 +598,56 @@ class UsageService:
     async def spent_today(self, user: str | None = None) -> SpentToday:
         """Return calls and tokens since midnight UTC."""
         return await self._ledger.spent_today(user)
+
+
+class SessionService:
+    """The conversations of users. `resolver` matches the messages of a chat to a session."""
+
+    def __init__(self, deps: Deps, learning: LearningConfig, jobs: JobService) -> None:
+        self._deps, self._ledger = deps, deps.ledger
+        self._learning = learning
+        self._jobs = jobs
+        self.resolver = SessionResolver(deps.ledger)
+
+    async def begin(self, scope: Scope, *, by: Author) -> Conversation:
+        """Return the session, created if it does not exist."""
+        return await lifecycle.begin_session(scope, ledger=self._ledger, by=by)
+
+    async def get(self, scope: Scope) -> Conversation:
+        """Return an existing session, or raise `NotFound`."""
+        return await lifecycle.require_session(scope, ledger=self._ledger)
+
+    async def list(
+        self, user: str, *, session: str | None = None, limit: int = 100, after: Conversation | None = None
+    ) -> builtins.list[Conversation]:
+        """Return the sessions of a user, latest first; `after` is the last of the page before.
+
+        With `session`, those with this id in any project.
+        """
+        return await self._ledger.conversations(user, session=session, order="newest", limit=limit, after=after)
+
+    async def end(self, scope: Scope) -> Job:
+        """Enqueue the end of a session: extraction from its last turns, its episode, promotion."""
+        conversation = await self.get(scope)
+        jobs = [close_job(scope)]
+        if conversation.learned_to < conversation.turn_count and self._learning.by != "off":
+            jobs.insert(0, remember.immediate_learning_job(scope))
+        *_, job = await self._ledger.enqueue(scope, jobs)
+        self._jobs.worker.wake()
+        return job
+
+    async def set_summary(self, scope: Scope, summary: str, *, by: Author) -> None:
+        """Replace the running summary of a session; the next turns are summarised on top of it."""
+        update = ConversationUpdate(scope, {"summary": summary})
+        await self._ledger.apply(scope, [], by=by, effects=[update])
+
+    async def record_invocation(self, scope: Scope, invocation: Mapping[str, str]) -> None:
+        """Add an agent's report of an invocation to a session, without secrets."""
+        redactor = self._learning.redactor
+        clean = {name: (await redactor.redact_turn_text(text))[0] for name, text in invocation.items()}
+        await lifecycle.record_invocation(scope, clean, self._deps)
+
+    async def end_run(self, scope: Scope, run: RunRecord) -> tuple[Outcome, ...]:
+        """Store an agent's run as an episode with goal, steps, outcome and lessons, if it was a task."""
+        deps = await deps_within_budget(scope.user, self._deps, self._learning)
+        return await lifecycle.end_run(scope, run, deps, self._learning.sessions)

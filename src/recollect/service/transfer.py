@@ -112,7 +112,7 @@ class TransferService:
             await asyncio.to_thread(_create_part_file, part, path, force=force)
             with self._use_count.track():
                 backup = await self._ledger.backup(part, progress)
-            await asyncio.to_thread(_publish_file, part, path)
+            await asyncio.to_thread(publish_file, part, path)
         except OSError as error:
             raise StoreUnavailable(f"the backup cannot be written to {path}: {error.strerror or error}") from error
         finally:
@@ -152,7 +152,7 @@ def _create_part_file(part: Path, path: Path, *, force: bool) -> None:
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-def _publish_file(part: Path, path: Path) -> None:
+def publish_file(part: Path, path: Path) -> None:
     """Rename a finished file, durable after a power failure."""
     for each in (part, None):
         if each is None:

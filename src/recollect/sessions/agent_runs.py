@@ -66,7 +66,6 @@ class RunRecord:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Return the actions in order."""
         return tuple(step.content for step in self.steps if step.kind is StepKind.ACTION and step.content.strip())
 
     @property

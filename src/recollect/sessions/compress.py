@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 from recollect.errors import InvalidInput, ModelUnavailable
 from recollect.model.change import Add, Change
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
+from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
@@ -168,8 +168,7 @@ async def _summarize(
         if summary.text:
             return summary
         reason, cost = f"the model's summary was not used: {summary.reason}", summary.cost
-    extract = summarize_extractively(turns, max_chars=max_chars)
-    return Summary(extract.text, trust=Trust.HIGH if extract.by_user else Trust.LOW, cost=cost, reason=reason)
+    return replace(summarize_extractively(turns, max_chars=max_chars), cost=cost, reason=reason)
 
 
 def _format_days(first: date, last: date) -> str:
@@ -192,7 +191,6 @@ def episode_id(scope: Scope, kind: str, turns: Sequence[Turn]) -> str:
 def _episode_output(
     scope: Scope, turns: Sequence[Turn], summary: Summary, *, now: datetime, kind: str, importance: float
 ) -> StepOutput:
-    """Return the episode that stands for the turns."""
     reasons = (summary.reason,) if summary.reason else ()
     if not summary.text:
         return StepOutput(cost=summary.cost, reasons=reasons)

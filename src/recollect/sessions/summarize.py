@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.model.change import Add, Change, Restore, Update
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.chat import Chat
@@ -131,7 +131,7 @@ def _extend_summary(old: str, turns: Sequence[Turn]) -> Summary:
     prose, earlier = split_extractive_summary(old)
     picked = summarize_extractively(turns, max_chars=_MAX_EXTRACT_CHARS, earlier=earlier)
     if not prose:
-        return Summary(picked.text, trust=Trust.HIGH if picked.by_user else Trust.LOW)
+        return picked
     text = f"{prose}\n{picked.text}" if picked.text.startswith(BY_USER) else prose
     return Summary(text, "model and extract")
 

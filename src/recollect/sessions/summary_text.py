@@ -221,26 +221,16 @@ _MARKS = str.maketrans({"“": "'", "”": "'", "\n": " "})
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractiveSummary:
-    """Quoted sentences as one text; empty if there are none."""
-
-    text: str = ""
-    by_user: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _ScoredSentence:
     text: str
     terms: frozenset[str]
     bonus: float
 
 
-def summarize_extractively(
-    turns: Sequence[Turn], *, max_chars: int, earlier: Sequence[str] = ()
-) -> ExtractiveSummary:
+def summarize_extractively(turns: Sequence[Turn], *, max_chars: int, earlier: Sequence[str] = ()) -> Summary:
     """Quote the user's most informative sentences in order; the assistant's only if the user has none.
 
-    `earlier` are the user's sentences of an earlier summary.
+    `earlier` are the user's sentences of an earlier summary. The summary is empty if there is no sentence.
     """
     user_sentences = [_score_sentence(text, None) for text in earlier]
     share = max(_MIN_READ_CHARS, _MAX_READ_CHARS // max(1, len(turns)))
@@ -251,18 +241,17 @@ def summarize_extractively(
         for text in _turn_sentences(turn, share)
     ]
     if picked := _pick(user_sentences, max_chars):
-        return ExtractiveSummary(_format_quotes(BY_USER, picked))
-    assistant_turns = [turn for turn in turns if turn.role is Role.ASSISTANT]
+        return Summary(_format_quotes(BY_USER, picked), trust=Trust.HIGH)
     # An assistant may inform, never instruct.
     assistant_sentences = [
         _score_sentence(text, turn)
-        for turn in assistant_turns
+        for turn in turns
+        if turn.role is Role.ASSISTANT
         for text in _turn_sentences(turn, share)
         if not find_instruction(text)
     ]
-    if picked := _pick(assistant_sentences, max_chars):
-        return ExtractiveSummary(_format_quotes(BY_ASSISTANT, picked), by_user=False)
-    return ExtractiveSummary()
+    picked = _pick(assistant_sentences, max_chars)
+    return Summary(_format_quotes(BY_ASSISTANT, picked) if picked else "")
 
 
 def split_extractive_summary(text: str) -> tuple[str, list[str]]:

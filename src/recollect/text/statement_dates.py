@@ -101,6 +101,14 @@ def insert_date(content: str, when: StatementDate) -> str:
     return f"{content[:end]} ({when.formatted}){content[end:]}"
 
 
+_INSERTED = re.compile(r" \(~?\d{4}-\d\d(?:-\d\d)?(?: to \d{4}-\d\d-\d\d)?\)")
+
+
+def remove_inserted_dates(content: str) -> str:
+    """Return the content as it was before `insert_date`."""
+    return _INSERTED.sub("", content)
+
+
 def coming_period(period: Period, at: datetime) -> Period | None:
     """Return the next month or weekday of a period that names no year or week; None if it does, or lies ahead."""
     if period.start is None or period.end is None or not (shift := _shift(period, at)):

@@ -15,14 +15,13 @@ MAX_KEYED_VALUE_CHARS = 60
 class KeyedValue:
     """The key and value of a statement, and its category.
 
-    `clause` states the value alone, and `rest` what the statement says beside it: "I live in Leeds" and "I live with
-    my partner Jo". If it says nothing beside it, `clause` is the statement and `rest` is empty.
+    `rest` is what the statement says beside the value, if anything: of "I live in Leeds with my partner Jo", "I live
+    with my partner Jo".
     """
 
     key: str
     value: str
     category: str
-    clause: str
     rest: str = ""
 
 
@@ -50,12 +49,12 @@ def find_key(statement: str) -> KeyedValue | None:
     for pattern in table.patterns:
         for expression in pattern.expressions:
             if (match := expression.match(statement)) and (value := _clean_value(match["value"], pattern, table)):
-                return KeyedValue(pattern.key, value, pattern.category, *_split(match, pattern, table))
+                return KeyedValue(pattern.key, value, pattern.category, _rest(match, pattern, table))
     return None
 
 
-def _split(match: re.Match[str], pattern: _KeyPattern, table: _KeyPatterns) -> tuple[str, str]:
-    """Return the clause of the value, and the statement without the value and the preposition before it."""
+def _rest(match: re.Match[str], pattern: _KeyPattern, table: _KeyPatterns) -> str:
+    """Return the statement without the value and the preposition before it; empty if it says nothing else."""
     statement = match.string
     end = table.value_end.search(match["value"])
     if (
@@ -63,9 +62,9 @@ def _split(match: re.Match[str], pattern: _KeyPattern, table: _KeyPatterns) -> t
         or not pattern.capital
         or not table.rest.match(statement, value_end := match.start("value") + end.start())
     ):
-        return statement, ""
+        return ""
     subject_and_verb, _, _ = statement[: match.start("value")].rstrip().rpartition(" ")
-    return statement[:value_end], subject_and_verb + statement[value_end:]
+    return subject_and_verb + statement[value_end:]
 
 
 def explicit_request(sentence: str) -> str:

@@ -20,6 +20,7 @@ from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.text.normalize import MAX_STATEMENT_CHARS, normalize
 from recollect.text.numbers import number_values
+from recollect.write.key_patterns import find_key
 from recollect.write.operations import ExtractedFact, FactOp
 
 if TYPE_CHECKING:
@@ -256,9 +257,31 @@ class _Reconciliation:
             record = replace(self._build_record(fact), level=holder.level)
             reason = f"{fact.key} was: {(holder.value or '')[:100]}"
             self._supersede(fact, holder, record, FactOutcome.UPDATED, reason)
+            self._keep_rest(holder)
         else:
             comparison = f"confidence {fact.confidence:g} is below {holder.confidence:g}"
             self._record_decision(fact, FactOutcome.REJECTED, f"{fact.key} is known better, {comparison}")
+
+    def _keep_rest(self, holder: MemoryRecord) -> None:
+        """Add what a superseded statement says beside its value: "I live in Leeds with my partner Jo"."""
+        keyed = find_key(holder.content)
+        if keyed is None or not keyed.rest:
+            return
+        other = find_key(keyed.rest)
+        rest = ExtractedFact(
+            content=keyed.rest,
+            category=holder.category,
+            key=other.key if other else None,
+            value=other.value if other else None,
+            importance=holder.importance,
+            confidence=holder.confidence,
+            trust=holder.trust,
+            said_at=holder.valid_from or holder.created_at,
+            evidence=holder.evidence,
+            source=holder.source,
+            metadata=holder.metadata,
+        )
+        self._add_or_merge(rest, f"it was said beside {holder.value}")
 
     def _active(self) -> Iterator[MemoryRecord]:
         for record in self.memories:

@@ -154,26 +154,14 @@ def may_contain_facts(turns: Sequence[Turn], *, threshold: float) -> bool:
 def _turn_facts(turn: Turn, *, name: str | None, task: bool) -> Iterator[ExtractedFact]:
     requests = [request for sentence in split_sentences(turn.content) if (request := explicit_request(sentence.text))]
     for request in requests:
-        requested = SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new")
-        yield from _build_facts(requested, turn, name=name)
+        yield build_fact(SelectedStatement(request, request, _REQUESTED_CONFIDENCE, "fact", "new"), turn, name=name)
     statements = [each for each in score_statements(turn.content) if _passes_threshold(each)]
     if task:
         statements = _task_statements(turn.content, statements)
     chosen = [each for each in statements if not _is_pasted_instruction(each, turn.content)]
     for selected in chosen[:MAX_STATEMENTS]:
         if not any(selected.text in request for request in requests):
-            yield from _build_facts(selected, turn, name=name)
-
-
-def _build_facts(selected: SelectedStatement, turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
-    """Yield the fact of a statement; if it says more than the value of its key, the rest as another fact.
-
-    A new value replaces the fact with the key alone.
-    """
-    fact = build_fact(selected, turn, name=name)
-    keyed = find_key(selected.text) if fact.key else None
-    for text in (keyed.clause, keyed.rest) if keyed and keyed.rest else (selected.text,):
-        yield build_fact(replace(selected, text=text), turn, name=name)
+            yield build_fact(selected, turn, name=name)
 
 
 def _task_statements(text: str, selected: Sequence[SelectedStatement]) -> list[SelectedStatement]:

@@ -10,8 +10,7 @@ import pytest
 
 from recollect import Memory
 from recollect.model.job import JobState
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     EXTRACT,

@@ -7,8 +7,7 @@ from typing import Any
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.scripted_llm import RecordedRequest, ScriptedLLM
 from tests.support.remember_samples import (
     ALEX,
     COMPRESS,

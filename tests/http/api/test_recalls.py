@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.service.recall_log import MAX_PER_USER
+from recollect.service.logs import MAX_PER_USER
 from tests.support.api_server import add, as_user, problem, served
 
 TEA = "Where do I buy my green tea?"

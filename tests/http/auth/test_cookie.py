@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
 
-from recollect.http.auth.cookie import COOKIE_NAME
+from recollect.http.auth.middleware import COOKIE_NAME
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.auth_samples import HERE, OUTSIDE, bearer, make_key, serving
 

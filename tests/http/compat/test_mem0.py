@@ -16,7 +16,7 @@ from mem0.client.main import AsyncMemoryClient, MemoryClient
 from mem0.client.types import DeleteAllMemoryOptions
 from mem0.exceptions import MemoryNotFoundError, ValidationError
 
-from recollect.http.compat.mem0 import routes as mem0_routes
+from recollect.http.compat import mem0 as mem0_routes
 from recollect.http.server import run_embedded_server
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from recollect.http.page.page import page_files
+from recollect.http.page import page_files
 from tests.support.auth_samples import serving
 
 # preact/standalone.module.js of htm 3.1.1, as the package registry has it.

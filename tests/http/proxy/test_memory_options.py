@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from recollect.http.proxy.memory_options import InvalidField, MemoryDefaults, MemoryOptions, parse_memory_options
+from recollect.config.settings import Settings
+from recollect.http.proxy.memory_options import InvalidField, MemoryOptions, parse_memory_options
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 
 
-def parse(fields: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None, **defaults: Any) -> Any:
-    return parse_memory_options(fields or {}, headers or {}, MemoryDefaults(**defaults))
+def parse(fields: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None, **settings: Any) -> Any:
+    return parse_memory_options(fields or {}, headers or {}, Settings(**settings))
 
 
 def test_a_request_without_options_reads_and_writes_for_the_default_user() -> None:
@@ -47,8 +48,8 @@ def test_a_memory_id_is_a_project_and_a_session() -> None:
     assert parse({"memory_id": "trip"}).scope == Scope("default", "trip", "trip")
     # All conversations of the user see the global memories.
     assert parse({"memory_id": "global"}).scope == Scope("default", "", "global")
-    assert parse(memory_id="default").scope == Scope("default", "default", "default")
-    assert parse({"memory_id": "trip"}, memory_id="default").scope.project == "trip"
+    assert parse(chat_memory_id="default").scope == Scope("default", "default", "default")
+    assert parse({"memory_id": "trip"}, chat_memory_id="default").scope.project == "trip"
 
 
 @pytest.mark.parametrize(

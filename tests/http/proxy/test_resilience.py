@@ -189,7 +189,7 @@ async def test_a_failed_recall_is_reported_and_counts_for_the_breaker(
             return RecallResult(outcome=RecallOutcome.UNAVAILABLE, reason="", failure=error)
 
         monkeypatch.setattr(service, "recall", recall)
-        memory = ChatMemory(resilient, limit=5, min_score=0.1)
+        memory = ChatMemory(resilient, Settings())
         question = [{"role": "user", "content": "Where do I live?"}]
         for expected in [reason] * 5 + ["breaker_open"]:
             chat = await memory.begin(MemoryOptions(scope=ANN), question)

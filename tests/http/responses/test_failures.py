@@ -182,7 +182,7 @@ def test_an_unsupported_request_is_rejected_with_a_remedy(translating: Responses
             sdk.responses.create(model="m", input="Hi", tools=[{"type": "web_search"}])
     too_much = httpx.post(f"{translating.url}/responses", content=b"{", timeout=60)
     assert too_much.status_code == 400
-    translating.change_context(max_body_bytes=10)
+    translating.change_context(settings=translating.context.settings.model_copy(update={"max_body_mb": 0}))
     assert httpx.post(f"{translating.url}/responses", content=b" " * 11, timeout=60).status_code == 413
 
 

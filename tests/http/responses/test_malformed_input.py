@@ -16,13 +16,12 @@ from starlette.testclient import TestClient
 from recollect.config.server_fields import ResponsesMode
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
-from recollect.http.responses.asgi import ResponsesContext
+from recollect.http.proxy.routes import responses_routes
 from recollect.http.responses.from_chat import ResponseTranslator
 from recollect.http.responses.items import new_response, output_text
 from recollect.http.responses.passthrough import PassthroughState
-from recollect.http.responses.request import parse_response_params
-from recollect.http.responses.routes import responses_routes
-from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
+from recollect.http.responses.request import ResponsesContext, parse_response_params
+from recollect.http.upstream.router import BufferedResponse, UpstreamRequest
 from recollect.ledger.sqlite import open_in_memory
 from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch

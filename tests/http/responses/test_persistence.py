@@ -112,7 +112,7 @@ def test_an_erased_turn_is_left_out_of_the_history(server: ResponsesServer, llm:
         second = sdk.responses.create(model="m", input="And milk", previous_response_id=first.id)
         turn = server.memory.started[0].turn_id
         assert turn is not None
-        user = Scope(server.context.defaults.user)
+        user = Scope(server.context.settings.chat_user)
         server.run(server.service.erasure.erase(user, ErasureRequest(Target.TURN, turn), by=Author("test")))
         with pytest.raises(openai.NotFoundError):
             sdk.responses.retrieve(first.id)

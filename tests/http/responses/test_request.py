@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recollect.http.proxy.asgi_io import BadRequest
 from recollect.http.responses.items import with_id
 from recollect.http.responses.passthrough import native_body, to_item
 from recollect.http.responses.persistence import History
-from recollect.http.responses.request import BadRequest, parse_response_params
+from recollect.http.responses.request import parse_response_params
 from recollect.http.responses.to_chat import check_translatable, to_chat, to_messages
 from recollect.model.scope import Scope
 

@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from recollect import AsyncMemory, Memory
 from recollect.config.settings import load
 from recollect.http.upstream.extractive import MODEL, ExtractiveUpstream
-from recollect.http.upstream.protocol import UpstreamRequest
+from recollect.http.upstream.router import UpstreamRequest
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.service.extractive_answer import RequestMemory, answer_from_memory

@@ -15,7 +15,7 @@ from recollect.config.settings import load
 from recollect.errors import InvalidSettings, UpstreamUnavailable
 from recollect.http.auth.address import checked_url, is_forbidden
 from recollect.http.upstream.http_upstream import HttpUpstream
-from recollect.http.upstream.protocol import UpstreamRequest
+from recollect.http.upstream.router import UpstreamRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served

@@ -1,1 +1,1 @@
-"""The commands; `recollect.cli.registry` names the module of each."""
+"""The commands; `recollect.cli.main` names the module of each."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from recollect.cli.context import CliContext, command
+from recollect.cli.context import CliContext, command, server_address
 from recollect.mcp.relay import Relay, ServerAddress
 from recollect.project import find_project
 
@@ -33,8 +33,8 @@ def mcp(cli: CliContext, /, url: str | None, folder: Path) -> None:
     project = find_project(folder if folder.is_dir() else Path.cwd(), environ)
     project_id = project.id if cli.project is None else cli.project
     named = url or environ.get("RECOLLECT_URL")
-    address = ServerAddress(named) if named else _find_local_server(cli)
-    if address is None:
+    address = ServerAddress(named or server_address(cli.settings()))
+    if not named and not address.answers():
         _serve_here(cli, project_id, project.branch)
         return
     key = environ.get("RECOLLECT_API_KEY", "").strip()
@@ -45,15 +45,6 @@ def mcp(cli: CliContext, /, url: str | None, folder: Path) -> None:
         "Authorization": f"Bearer {key}" if key else "",
     }
     Relay(address, headers, sys.stdout.buffer).run(sys.stdin.buffer)
-
-
-def _find_local_server(cli: CliContext) -> ServerAddress | None:
-    settings = cli.settings()
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    if not settings.port or settings.host in ("0.0.0.0", "::", "[::]"):  # noqa: S104 - compared with, not bound to
-        host = "127.0.0.1"
-    address = ServerAddress(f"http{'s' if settings.ssl_certfile else ''}://{host}:{settings.port or 8100}")
-    return address if address.answers() else None
 
 
 def _serve_here(cli: CliContext, project: str, branch: str) -> None:

@@ -129,7 +129,7 @@ def ui(cli: CliContext, /, url: str | None, no_open: bool, **values: Any) -> Non
 
     A running server is used; otherwise one is started, which Ctrl-C stops.
     """
-    from recollect.cli.chat import ChatClient
+    from recollect.cli.commands.chat import ChatClient
     from recollect.config.settings import Settings
     from recollect.http.server import bind_sockets, check_settings, serve
 

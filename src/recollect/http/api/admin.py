@@ -28,8 +28,8 @@ from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.model.arguments import parse_time
 from recollect.model.key import new_key
 from recollect.model.times import now
-from recollect.service.audit import AccessRow
 from recollect.service.diagnosis import CheckResult, check_folder
+from recollect.service.logs import AccessRow
 
 keys_router = create_api_router("admin", RequireAdmin)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import Header, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -16,22 +15,21 @@ from pydantic import Field
 from recollect.errors import RecollectError
 from recollect.http.api.idempotency import idempotent
 from recollect.http.api.schemas import (
-    EVENT_STREAM,
-    EVENT_STREAM_HEADERS,
     Cursor,
-    JsonObject,
     Limit,
     ListOf,
     MemoryChangeResponse,
     PageOf,
     decode_position,
     encode_cursor,
+    fields_of,
     list_response,
     page_response,
 )
 from recollect.http.params import POSITION_PATTERN, IntegralFloat, ResponseModel, StrictModel, example
+from recollect.http.proxy.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, encode_event, event_schema
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
-from recollect.model.change import Actor, ChangeKind
+from recollect.model.change import Actor, ChangeKind, HistoryEntry
 from recollect.model.erasure import user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -44,31 +42,20 @@ POLL_INTERVAL_S = 0.5
 SHARED_POLL_INTERVAL_S = 5.0
 HEARTBEAT_S = 15.0
 _PAGE_SIZE = 100
-# The number of a history entry, and the number of erasures at that time.
-_EVENT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string", "description": "For Last-Event-ID: the entry's number and the erasures so far."},
-        "event": {"type": "string", "enum": [*map(str, ChangeKind), "erased"]},
-        "data": {"type": "string", "contentMediaType": "application/json"},
-    },
-    "required": ["event", "data"],
-}
+_EVENT_SCHEMA = event_schema(
+    [*map(str, ChangeKind), "erased"],
+    id={"type": "string", "description": "For Last-Event-ID: the entry's number and the erasures so far."},
+)
 
 
+@fields_of(HistoryEntry, "by")
 class HistoryEntryResponse(ResponseModel):
     """A change of a memory."""
 
     id: int = Field(description="Grows with every change of the user's memories.")
-    memory_id: str
-    verb: Literal["add", "update", "supersede", "forget", "restore", "undo"]
-    at: str = Field(json_schema_extra={"format": "date-time"})
     who: str
     why: str
     actor: Actor = Field(description="Whether a person or a program made the change; `agent` if it is not recorded.")
-    version: int
-    before: JsonObject | None
-    after: JsonObject
     undoes: int | None = Field(description="The entry that this one undoes.")
     batch: str = Field(description="The same for all entries of one change.")
 
@@ -149,7 +136,11 @@ async def follow_changes(
 ) -> StreamingResponse:
     """Stream the changes of the user's memories, from now on or after an event, whichever process makes them."""
     position = after if last_event_id is None else last_event_id
-    start = _Position.parse(position) if position is not None else await _latest_position(service, user)
+    if position is not None:
+        start = _Position.parse(position)
+    else:
+        epoch, newest = await service.epoch(user), await service.history(Scope(user), limit=1)
+        start = _Position(newest[0].id if newest else 0, epoch)
     # The handle, because the stream can outlive the service of this request.
     stream = _ChangeStream(
         request.app.state.service_handle.get, user, start, is_stopping=request.app.state.stopping.is_set
@@ -168,12 +159,6 @@ class _Position:
     def parse(cls, text: str) -> _Position:
         entry, _, epoch = text.partition("-")
         return cls(int(entry), int(epoch) if epoch else None)
-
-
-async def _latest_position(service: Service, user: str) -> _Position:
-    epoch = await service.epoch(user)
-    newest = await service.history(Scope(user), limit=1)
-    return _Position(newest[0].id if newest else 0, epoch)
 
 
 class _ChangeStream:
@@ -221,7 +206,7 @@ class _ChangeStream:
     async def _new_events(self) -> AsyncIterator[bytes]:
         while entries := await self._service().history(Scope(self._user), after=self._after, limit=_PAGE_SIZE):
             for entry in entries:
-                yield _format_event(f"{entry.id}-{self._epoch}", entry.verb, entry.to_dict())
+                yield encode_event(entry.verb, entry.to_dict(), id=f"{entry.id}-{self._epoch}")
                 self._after = entry.id
 
     async def _next_erasure_event(self, epoch: int) -> bytes | None:
@@ -246,9 +231,5 @@ class _ChangeStream:
             del each["user"]
         # If there are fewer than the epoch says, the log does not have all erasures.
         must_refetch = self._epoch is None or len(missed) != epoch - self._epoch
-        return _format_event(f"{self._after}-{epoch}", "erased", {"erasures": missed, "fetch_anew": must_refetch})
-
-
-def _format_event(id: str, event: str, data: dict[str, Any]) -> bytes:
-    # JSON has no line breaks, so that the data is one line.
-    return f"id: {id}\nevent: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        data = {"erasures": missed, "fetch_anew": must_refetch}
+        return encode_event("erased", data, id=f"{self._after}-{epoch}")

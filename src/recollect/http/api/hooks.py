@@ -18,7 +18,7 @@ from recollect.errors import MissingUser, NotFound, RecollectError, Unavailable
 from recollect.http.api.schemas import json_response
 from recollect.http.auth import caller as auth
 from recollect.http.auth.address import is_loopback
-from recollect.http.auth.audit import record_access
+from recollect.http.auth.caller import record_access
 from recollect.http.params import NO_CONTROL, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
 from recollect.http.proxy.resilience import Degraded, ResilientMemory

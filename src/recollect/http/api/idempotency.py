@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.http.auth.caller import Caller, CallerDep
-from recollect.http.errors import SafeJSONResponse
+from recollect.http.large_json import SafeJSONResponse
 from recollect.http.params import IDEMPOTENCY_KEY_PATTERN
 from recollect.http.routing import ServiceDep, get_named_user
 from recollect.model.change import IdempotencyToken
@@ -119,12 +119,8 @@ async def _digest(request: Request, caller: Caller) -> str:
 IdempotencyDep = Annotated[IdempotentRequest, Depends(_idempotent_request)]
 
 
-def _never(arguments: Mapping[str, Any]) -> bool:
-    return False
-
-
 def idempotent(
-    *, redo: bool = True, erases: bool = False, ignores_key: Callable[[Mapping[str, Any]], bool] = _never
+    *, redo: bool = True, erases: bool = False, ignores_key: Callable[[Mapping[str, Any]], bool] | None = None
 ) -> Callable[[_Endpoint], _Endpoint]:
     """Let an endpoint accept an Idempotency-Key.
 
@@ -135,7 +131,7 @@ def idempotent(
     def decorate(endpoint: _Endpoint) -> _Endpoint:
         @wraps(endpoint)
         async def answer(*, idempotency: IdempotentRequest, **arguments: Any) -> JSONResponse:
-            if ignores_key(arguments):
+            if ignores_key is not None and ignores_key(arguments):
                 return await endpoint(**arguments)
             return await idempotency.answer(lambda: endpoint(**arguments), redo=redo, erases=erases)
 

@@ -1,4 +1,4 @@
-"""Routes for memories: search and recall, one at a time and in lists, and those that wait for review."""
+"""Routes for memories, one at a time and in lists, and for those that wait for review."""
 
 from __future__ import annotations
 
@@ -16,59 +16,36 @@ from recollect.http.api.schemas import (
     AsOf,
     Cursor,
     ExpectedVersion,
-    JsonObject,
     Limit,
     MemoryChangeResponse,
     MemoryFields,
-    MemoryHit,
     MemoryResponse,
     PageOf,
     decode_position,
     encode_cursor,
-    fields_of,
     json_response,
     optional_field,
 )
 from recollect.http.api.schemas import Filter as FilterBody
-from recollect.http.api.sessions import Messages, dump_messages
-from recollect.http.auth.caller import Caller, CallerDep
-from recollect.http.json_stream import SlicedJSONResponse
+from recollect.http.auth.caller import CallerDep
 from recollect.http.params import (
     CURSOR_PATTERN,
     Count,
     Embedding,
-    Id,
-    IntegralFloat,
     Label,
     ResponseModel,
     StrictModel,
     Text,
     Time,
-    UnitFloat,
     example,
 )
-from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, SettingsDep, create_api_router
-from recollect.model.arguments import parse_idempotency_key, parse_messages, parse_time
+from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, create_api_router
+from recollect.model.arguments import parse_idempotency_key, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
-from recollect.model.result import (
-    FACETS,
-    FeatureContribution,
-    LogOdds,
-    Page,
-    PromptBlock,
-    ReadTrace,
-    RecallOutcome,
-    TracedCandidate,
-    TracedPeriod,
-)
-from recollect.model.scope import Level, Scope
-from recollect.model.times import now
-from recollect.recall import RecallRequest
+from recollect.model.result import FACETS, Page
+from recollect.model.scope import Level
 from recollect.remember import MemoryInput
-from recollect.search import SearchRequest
-from recollect.service.service import Service
-from recollect.text.time_expressions import parse_time_filter
 
 memories_router = create_api_router("memories")
 reviews_router = create_api_router("reviews")
@@ -391,182 +368,3 @@ async def reject_review(
 ) -> JSONResponse:
     """Forget a memory that waits for review."""
     return json_response(await service.reviews.reject(scope, memory_id, by=author, expected_version=await version()))
-
-
-search_router = create_api_router("search and recall")
-
-
-class QueryOptions(StrictModel):
-    """Options of search and recall."""
-
-    filters: FilterBody = Field(default_factory=lambda: FilterBody({}))
-    min_score: UnitFloat = optional_field()
-    at: Time | None = Field(default=None, description='The time that "last March" is relative to; by default now.')
-    as_of: Time | None = Field(default=None, description="Answer from what was valid at this time.")
-    trace: bool = Field(default=False, description="Return every candidate with its scores and why it was dropped.")
-    memory_id: Id | None = Field(
-        default=None, description="With `trace`: a memory that the candidates contain, found or not, with the reason."
-    )
-
-
-class SearchBody(QueryOptions):
-    """A search."""
-
-    model_config = example(query="What is the budget for the trip?", limit=5, explain=True)
-
-    query: Text
-    limit: Annotated[Count, Field(description="By default `search_limit`.")] = optional_field()
-    explain: bool = Field(default=False, description="Return the reason for each result in words.")
-    embedding: Embedding = optional_field()
-
-
-class RecallBody(QueryOptions):
-    """The messages to recall memories for."""
-
-    model_config = example(messages=[{"role": "user", "content": "What is my budget for Hawaii?"}])
-
-    messages: Messages
-    limit: Annotated[int, Field(ge=0, le=1000, description="By default `search_limit`."), IntegralFloat] = (
-        optional_field()
-    )
-    is_fact: bool | None = Field(default=None, description="Whether it asks for general knowledge, if known.")
-    requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
-
-
-@fields_of(FeatureContribution)
-class ContributionResponse(ResponseModel):
-    """The log-odds that a feature adds: its value times its weight."""
-
-
-@fields_of(LogOdds)
-class LogOddsResponse(ResponseModel):
-    """The parts of a relevance before later steps changed it; `base` and `question` are equal for all candidates."""
-
-    contributions: list[ContributionResponse] = Field(description="Of the candidate's features, strongest first.")
-
-
-@fields_of(TracedCandidate)
-class CandidateResponse(ResponseModel):
-    """A candidate in a trace."""
-
-    decision: str = Field(description="`selected`, or why it was dropped.")
-    selected: bool
-    in_prompt: bool | None = Field(description="Null for a search.")
-    forced: bool = Field(description="Whether it is here only because `memory_id` names it.")
-    ranks: dict[str, int] = Field(
-        description="From 1, after the steps fuse, rerank, rank, newest and select, until it was dropped."
-    )
-    log_odds: LogOddsResponse | None
-
-
-@fields_of(TracedPeriod)
-class PeriodResponse(ResponseModel):
-    """A time expression of a question."""
-
-
-@fields_of(ReadTrace)
-class TraceResponse(ResponseModel):
-    """How a question was read: whether it was searched for and why, the query, and the limits."""
-
-    rewrite: str = Field(description="as-is, terms, llm or hyde.")
-    periods: list[PeriodResponse]
-    budget_tokens: int | None = Field(description="The maximum size of the text block; null for a search.")
-    pool: int = Field(description="The number of candidates.")
-
-
-class SearchResponse(ResponseModel):
-    """The matching memories and turns, best first."""
-
-    results: list[MemoryHit]
-    steps_us: dict[str, float] = Field(description="The duration of each step in microseconds.")
-    notes: list[str]
-    trace: TraceResponse | None = Field(description="Set if a trace was requested.")
-    candidates: list[CandidateResponse]
-
-
-@fields_of(PromptBlock)
-class RecallContext(ResponseModel):
-    """The text block for the prompt, and the ids of the memories that it uses, cuts, drops and flags."""
-
-
-class RecallResponse(ResponseModel):
-    """The recalled memories, the text block, and the messages with the block inserted."""
-
-    outcome: RecallOutcome
-    reason: str
-    query: str = Field(description="The query that was searched for.")
-    results: list[MemoryHit]
-    context: RecallContext
-    messages: list[JsonObject]
-    steps_us: dict[str, float]
-    notes: list[str]
-    trace: TraceResponse | None = Field(description="Set if a trace was requested.")
-    candidates: list[CandidateResponse]
-
-
-@search_router.post("/search", response_model=SearchResponse)
-async def search(
-    body: SearchBody, caller: CallerDep, scope: ScopeDep, service: ServiceDep, settings: SettingsDep
-) -> JSONResponse:
-    """Return the memories and turns that match a question, best first, with scores from 0 to 1."""
-    traced_id = await _check_traced_id(body, caller, scope, service)
-    times = parse_time_filter(body.query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
-    result = await service.search(
-        scope,
-        SearchRequest(
-            query=body.query,
-            limit=settings.search_limit if body.limit is None else body.limit,
-            filter=both(parse_filter(body.filters.root), times.filter),
-            min_score=settings.search_min_score if body.min_score is None else body.min_score,
-            vector=await service.check_embedding(body.embedding),
-            as_of=parse_time(body.as_of, name="as_of"),
-            periods=times.periods,
-            explain=body.explain,
-            trace=body.trace,
-            traced_id=traced_id,
-        ),
-    )
-    return SlicedJSONResponse(
-        {
-            **result.to_dict(),
-            "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
-            "notes": list(result.notes),
-            "trace": result.trace.to_dict() if result.trace else None,
-            "candidates": [each.to_dict() for each in result.candidates],
-        }
-    )
-
-
-@search_router.post("/recall", response_model=RecallResponse)
-async def recall(
-    body: RecallBody, caller: CallerDep, scope: ScopeDep, service: ServiceDep, settings: SettingsDep
-) -> JSONResponse:
-    """Return the memories that help to answer the last message, as a text block and inserted into the messages.
-
-    If memory is unavailable the outcome says so and the messages are unchanged.
-    """
-    result = await service.recall(
-        scope,
-        RecallRequest(
-            messages=parse_messages(dump_messages(body.messages)),
-            at=parse_time(body.at, name="at") or now(),
-            limit=settings.search_limit if body.limit is None else body.limit,
-            min_score=settings.search_min_score if body.min_score is None else body.min_score,
-            filter=parse_filter(body.filters.root),
-            as_of=parse_time(body.as_of, name="as_of"),
-            is_fact=body.is_fact,
-            requires_tool=body.requires_tool,
-            trace=body.trace,
-            traced_id=await _check_traced_id(body, caller, scope, service),
-        ),
-    )
-    return SlicedJSONResponse(result.to_dict())
-
-
-async def _check_traced_id(body: QueryOptions, caller: Caller, scope: Scope, service: Service) -> str:
-    """Return the memory that the trace contains; NotFound for one that the caller may not see."""
-    if body.memory_id is None:
-        return ""
-    if not body.trace:
-        raise InvalidInput("memory_id is for a trace; set trace to true")
-    return caller.ensure_visible(await service.get(Scope(scope.user), body.memory_id)).id

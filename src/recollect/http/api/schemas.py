@@ -8,17 +8,15 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
-from datetime import date, datetime
-from types import UnionType
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, get_type_hints
 
 from fastapi import Depends, Header, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, create_model
 
 from recollect.errors import InvalidInput, StaleVersion
-from recollect.http.errors import Error, SafeJSONResponse, error_responses
-from recollect.http.json_stream import SlicedJSONResponse
+from recollect.http.errors import Error, error_responses
+from recollect.http.large_json import SafeJSONResponse, SlicedJSONResponse
 from recollect.http.params import CURSOR_PATTERN, Id, Label, ResponseModel, StrictModel, Text, Time, UnitFloat
 from recollect.http.routing import MemoryScopeDep, ServiceDep
 from recollect.model.memory import MemoryRecord, MemoryType, Status, Trust
@@ -83,28 +81,16 @@ def fields_of(source: type, *omit: str) -> Callable[[type[_M]], type[_M]]:
     """Add the fields of a dataclass to a response, as its `to_dict` writes them; those of the response stay."""
 
     def add_fields(model: type[_M]) -> type[_M]:
-        types = get_type_hints(source)
-        plain: dict[str, Any] = {each.name: _plain_type(types[each.name]) for each in fields(source)}
-        if plain.pop("scope", None) is not None:
-            plain |= _SCOPE_FIELDS
+        hints = get_type_hints(source)
+        types: dict[str, Any] = {each.name: hints[each.name] for each in fields(source)}
+        if types.pop("scope", None) is not None:
+            types |= _SCOPE_FIELDS
         added: dict[str, Any] = {
-            name: (kind, ...) for name, kind in plain.items() if name not in {*omit, *model.model_fields}
+            name: (kind, ...) for name, kind in types.items() if name not in {*omit, *model.model_fields}
         }
         return create_model(model.__name__, __base__=model, __doc__=model.__doc__, __module__=__name__, **added)
 
     return add_fields
-
-
-def _plain_type(kind: Any) -> Any:
-    """Return the type that JSON has for a type of a field."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return Union[tuple(map(_plain_type, arguments))]  # noqa: UP007
-    if origin is tuple:
-        return list[_plain_type(arguments[0])]  # type: ignore[misc]
-    if origin is Mapping:
-        return dict[arguments[0], arguments[1]]  # type: ignore[valid-type]
-    return str if kind in (datetime, date) else kind
 
 
 @fields_of(MemoryRecord, "content")
@@ -113,8 +99,6 @@ class MemoryResponse(ResponseModel):
 
     id: str
     memory: str = Field(description="The text.")
-    created_at: str = Field(json_schema_extra={"format": "date-time"})
-    updated_at: str = Field(json_schema_extra={"format": "date-time"})
     key: str | None = Field(description="Set for facts that have one value at a time.")
     importance: UnitFloat
     confidence: UnitFloat
@@ -181,8 +165,6 @@ _VERSION = re.compile(r'(?:W/)?"?([0-9]{1,18})"?')
 _ETAG_HEADER = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}
 WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": _ETAG_HEADER}}
 WITH_ETAG_AND_IF_MATCH = {**WITH_ETAG, **error_responses(Error, 412)}
-EVENT_STREAM = "text/event-stream"
-EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def _expected_version(

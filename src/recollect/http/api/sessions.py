@@ -26,7 +26,7 @@ from recollect.http.api.schemas import (
     page_response,
 )
 from recollect.http.auth.caller import CallerDep
-from recollect.http.json_stream import SlicedJSONResponse
+from recollect.http.large_json import SlicedJSONResponse
 from recollect.http.params import Id, ResponseModel, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.messages import describe_excess
@@ -82,7 +82,6 @@ class TurnResponse(ResponseModel):
     """A turn of a session."""
 
     position: int = Field(description="Its position in the session, from 1.")
-    said_at: str = Field(json_schema_extra={"format": "date-time"})
 
 
 class LearnedTurnResponse(TurnResponse):

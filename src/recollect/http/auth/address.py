@@ -89,7 +89,7 @@ def checked_url(url: str, *, name: str) -> str:
         raise InvalidSettings(f"{name}: {host!r} is not a plain host name; write other names in their xn-- form")
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidSettings(f"{name} must be a base URL such as https://host/v1, without user, query or fragment")
-    if is_forbidden(host) or (_ODD_NUMBER.fullmatch(host) and _parse_ip(host) is None):
+    if is_forbidden(host) or (_ODD_NUMBER.fullmatch(host) and parse_address(host) is None):
         raise InvalidSettings(f"{name}: {host} is a forbidden address; name the endpoint's host")
     return url.strip().rstrip("/")
 
@@ -103,22 +103,15 @@ def check_resolved(host: str, addresses: list[str]) -> None:
 
 def is_forbidden(host: str) -> bool:
     """Return whether this is a metadata, link-local, multicast, broadcast or unspecified address."""
-    address = _parse_ip(host.partition("%")[0].strip("[]"))
+    address = parse_address(host.strip("[]"))
     if address is None:
         return False
     candidates: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [address]
     if isinstance(address, ipaddress.IPv6Address):
-        candidates += [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]
+        candidates += [address.sixtofour] if address.sixtofour is not None else []
         if not address.is_loopback and any(address in each for each in _IPV4_IN_IPV6):
             candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return any(
         each.is_link_local or each.is_multicast or each.is_unspecified or each == _BROADCAST or each in _METADATA
         for each in candidates
     )
-
-
-def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None

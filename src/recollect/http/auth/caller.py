@@ -7,11 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
+from starlette.types import Scope as AsgiScope
 
 from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
 from recollect.model.change import Actor, Author, ChangeKind, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
+from recollect.service.handle import ServiceHandle
 
 # Keys in the state of a request: the caller, and whether a credential of ours was removed from Authorization.
 STATE_CALLER, STATE_KEY_REMOVED = "caller", "key_removed"
@@ -93,7 +95,6 @@ class Caller:
             raise NotAllowed("Level 'user' is for all projects, and the credentials are limited to one")
 
     def check_can_read(self) -> None:
-        """Raise NotAllowed if the caller may only write."""
         self._check_identified()
         if not self.reads:
             raise NotAllowed("This key may write, not read")
@@ -105,13 +106,11 @@ class Caller:
         return outcome
 
     def check_can_write(self) -> None:
-        """Raise NotAllowed if the caller may only read."""
         self._check_identified()
         if not self.writes:
             raise NotAllowed("This key may read, not write")
 
     def check_admin(self) -> None:
-        """Raise NotAllowed unless the caller is an administrator."""
         self._check_identified()
         if not self.admin:
             raise NotAllowed("This concerns all users and needs an admin key")
@@ -134,7 +133,6 @@ LOCAL_CALLER = Caller(kind="local", name="local", admin=True)
 
 
 def get_caller(request: HTTPConnection) -> Caller:
-    """Return the caller that the middleware found."""
     caller: Caller = request.scope["state"][STATE_CALLER]
     return caller
 
@@ -145,3 +143,12 @@ async def _caller_dependency(request: HTTPConnection) -> Caller:
 
 
 CallerDep: TypeAlias = Annotated[Caller, Depends(_caller_dependency)]
+
+
+async def record_access(scope: AsgiScope, caller: Caller, user: str) -> None:
+    """Record the request in the audit log, if the caller logged in with a key for several users."""
+    if not caller.is_audited:
+        return
+    handle: ServiceHandle = scope["app"].state.service_handle
+    path = getattr(scope.get("route"), "path", scope["path"])
+    await handle.get().audit.record(caller.name, user, f"{scope['method']} {path}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from recollect.config.settings import Settings
 from recollect.errors import (
     InvalidInput,
     MissingUser,
@@ -17,21 +19,12 @@ from recollect.errors import (
     Unauthenticated,
     Unavailable,
 )
-from recollect.http.auth.address import client_network, is_within
+from recollect.http.auth.address import Network, client_network, is_within
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REMOVED, Caller
-from recollect.http.auth.cookie import (
-    PAGE_HEADER,
-    accepts_cookie,
-    check_own_page,
-    cookie_header,
-    read_cookie,
-    without_cookie,
-)
-from recollect.http.auth.resource_metadata import METADATA_PATH, challenge
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
-from recollect.http.errors import ErrorFormat, ErrorInfo, send_error, status_of
-from recollect.http.page.page import PAGE_PREFIX
+from recollect.http.errors import ErrorFormat, error_info, send_error, status_of
+from recollect.http.page import PAGE_PREFIX
 from recollect.http.params import decode_header
 from recollect.http.routing import API_PREFIX
 from recollect.model.key import KEY_PREFIX, ApiKey
@@ -39,6 +32,8 @@ from recollect.model.scope import Scope as MemoryScope
 from recollect.service.api_keys import ApiKeys
 from recollect.service.handle import ServiceHandle
 
+MCP_PATH = "/mcp"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
 MAX_FAILURES = 10
 WINDOW_S = 60.0
 MAX_PEERS = 10_000
@@ -84,7 +79,6 @@ class Lockout:
         return max(0.0, window.started + WINDOW_S - self._clock())
 
     def record_failure(self, address: str) -> None:
-        """Count a wrong credential of the peer."""
         peer, moment = client_network(address), self._clock()
         window = self._windows.get(peer)
         if window is None or moment - window.started >= WINDOW_S:
@@ -111,7 +105,6 @@ class AuthMiddleware:
         self._app, self._authenticator, self._error_formats = app, authenticator, error_formats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its caller, or reject it."""
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS or scope["path"].startswith(_OPEN_PREFIXES):
             await self._app(scope, receive, send)
             return
@@ -120,10 +113,12 @@ class AuthMiddleware:
             scope.update(await self._authenticator.authenticate(scope))
         except RecollectError as error:
             # Without the wrong cookie the page can log in; it would also count as a failure each time.
-            headers = {"Set-Cookie": self._authenticator.cookie("", scope)} if _has_wrong_cookie(scope, error) else {}
+            has_cookie = any(name == b"cookie" and read_cookie(value) for name, value in scope["headers"])
+            is_wrong = has_cookie and isinstance(error, Unauthenticated)
+            headers = {"Set-Cookie": self._authenticator.cookie("", scope)} if is_wrong else {}
             if status_of(error) == 401:
                 headers["WWW-Authenticate"] = challenge(scope, self._authenticator.rules)
-            await send_error(scope, send, _describe_rejection(error, headers), self._error_formats)
+            await send_error(scope, send, error_info(error, headers=headers), self._error_formats)
             return
         await self._app(scope, receive, send)
 
@@ -144,7 +139,6 @@ class Authenticator:
         return await self._verify(key, self._origin(scope, self._read_credentials(scope)), keys)
 
     def cookie(self, key: str, scope: Scope) -> str:
-        """Return the Set-Cookie header that stores a key, or deletes it if it is empty."""
         return cookie_header(key, scope, base_path=self._rules.base_path, proxies=self._rules.proxies)
 
     def _read_credentials(self, scope: Scope) -> Credentials:
@@ -271,17 +265,6 @@ def _caller_from_gateway(credentials: Credentials, rules: AuthRules) -> Caller:
     return Caller(kind="gateway", name="gateway", user=scope.user, project=scope.project or None)
 
 
-def _describe_rejection(error: RecollectError, headers: Mapping[str, str]) -> ErrorInfo:
-    retry_after_s = getattr(error, "retry_after_s", 1.0) if error.retryable else None
-    return ErrorInfo(status_of(error), type(error).__name__, str(error), retry_after_s=retry_after_s, headers=headers)
-
-
-def _has_wrong_cookie(scope: Scope, error: RecollectError) -> bool:
-    return isinstance(error, Unauthenticated) and any(
-        name == b"cookie" and read_cookie(value) for name, value in scope["headers"]
-    )
-
-
 Header = tuple[bytes, bytes]
 _PREFIX = KEY_PREFIX.encode()
 _KEY_HEADERS = (b"x-api-key", b"api-key")
@@ -359,3 +342,94 @@ def _extract_key(value: bytes) -> str:
         if scheme.lower() not in _SCHEMES or not text.startswith(_PREFIX):
             return ""
     return text.decode("latin-1")
+
+
+COOKIE_NAME = "recollect_key"
+PAGE_HEADER = b"x-recollect-page"
+_NAME = COOKIE_NAME.encode()
+_MAX_AGE_S = 30 * 86_400
+_SAFE_METHODS = ("GET", "HEAD")
+# Besides the REST API: what the page needs to chat.
+_CHAT_PATHS = frozenset(["/v1/chat/completions", "/v1/models"])
+
+
+def accepts_cookie(path: str) -> bool:
+    return path.startswith(f"{API_PREFIX}/") or path in _CHAT_PATHS
+
+
+def read_cookie(header: bytes) -> str:
+    """Return the key in a Cookie header, or an empty text."""
+    for part in header.split(b";"):
+        name, _, value = part.strip().partition(b"=")
+        if name == _NAME:
+            return value.strip().strip(b'"').decode("latin-1")
+    return ""
+
+
+def without_cookie(header: bytes) -> bytes:
+    parts = [part.strip() for part in header.split(b";")]
+    return b"; ".join(part for part in parts if part and part.partition(b"=")[0].strip() != _NAME)
+
+
+def check_own_page(scope: Scope) -> None:
+    """Raise NotAllowed unless a request with the cookie was sent by our own page or typed by the user.
+
+    Another site cannot send the page's header: its browser would first ask this server, which does not allow it.
+    `HostGuardMiddleware` has compared Origin with the host.
+    """
+    headers = dict(scope["headers"])
+    if headers.get(b"sec-fetch-site", b"none") not in (b"same-origin", b"none"):
+        raise NotAllowed("Pages of other sites may not use the cookie of this one")
+    if scope["method"] not in _SAFE_METHODS and headers.get(PAGE_HEADER) != b"1":
+        raise NotAllowed("A change that is authenticated by cookie needs the header X-Recollect-Page: 1")
+
+
+def cookie_header(key: str, scope: Scope, *, base_path: str, proxies: Sequence[Network]) -> str:
+    """Return the Set-Cookie header that stores a key, or deletes it if it is empty."""
+    forwarded = forwarded_headers(scope, proxies)
+    path = forwarded.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/") or base_path
+    if not path.startswith("/") or any(character in path for character in ";,\\ \r\n"):
+        path = ""
+    age_s = _MAX_AGE_S if key else 0
+    attributes = [f"{COOKIE_NAME}={key}", f"Path={path or '/'}", f"Max-Age={age_s}", "HttpOnly", "SameSite=Strict"]
+    return "; ".join([*attributes, "Secure"] if is_https(scope, forwarded) else attributes)
+
+
+def is_https(scope: Scope, forwarded: Mapping[bytes, bytes]) -> bool:
+    """Return whether the client's connection is encrypted, to this server or to the proxy."""
+    return scope["scheme"] == "https" or forwarded.get(b"x-forwarded-proto", b"").lower() == b"https"
+
+
+def forwarded_headers(scope: Scope, proxies: Sequence[Network]) -> Mapping[bytes, bytes]:
+    """Return the headers, if a trusted proxy has sent them."""
+    address = scope["client"][0] if scope.get("client") else ""
+    return dict(scope["headers"]) if is_within(address, tuple(proxies)) else {}
+
+
+def is_mcp_path(path: str) -> bool:
+    return path == MCP_PATH or path.startswith(f"{MCP_PATH}/")
+
+
+def describe_resource(scope: Scope, settings: Settings, rules: AuthRules) -> dict[str, Any]:
+    """Return the metadata of /mcp, which are those of each project as well: tokens have one audience."""
+    return {
+        "resource": settings.mcp_url.rstrip("/") or f"{_origin(scope, rules)}{MCP_PATH}",
+        "authorization_servers": [settings.jwt_issuer],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Recollect",
+    }
+
+
+def challenge(scope: Scope, rules: AuthRules) -> str:
+    """Return the WWW-Authenticate header of a rejected request; that of MCP names the metadata."""
+    header = 'Bearer realm="recollect"'
+    if rules.tokens is None or not is_mcp_path(scope["path"]):
+        return header
+    return f'{header}, resource_metadata="{_origin(scope, rules)}{METADATA_PATH}{MCP_PATH}"'
+
+
+def _origin(scope: Scope, rules: AuthRules) -> str:
+    """Return the address of this server as the client sees it."""
+    forwarded = forwarded_headers(scope, rules.proxies)
+    host = next(value for name, value in scope["headers"] if name == b"host").decode("latin-1")
+    return f"http{'s' if is_https(scope, forwarded) else ''}://{host}{rules.base_path}"

@@ -104,7 +104,6 @@ class TokenVerifier:
         return caller
 
     def is_cached(self, token: str) -> bool:
-        """Return whether the token was verified a moment ago."""
         return _digest(token) in self._cache
 
     def _to_caller(self, claims: Mapping[str, Any]) -> Caller:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fastapi import Depends, Request
+from fastapi import Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from recollect.agent.types import Answer, Event, EventKind
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
-from recollect.http.api.schemas import EVENT_STREAM, EVENT_STREAM_HEADERS
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.context import ContextDep
 from recollect.http.compat.react import Failed, ReactError, format_error
 from recollect.http.params import FreeText, Name, ResponseModel, StrictModel, Text, example
+from recollect.http.proxy.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, encode_event, event_schema
 from recollect.http.routing import Router
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
 
 if TYPE_CHECKING:
     from recollect.agent.agent import Agent
-    from recollect.agent.tools.sources import ToolSources
+    from recollect.agent.tool_sources import ToolSources
 
 
 class AgentStep(StrictModel):
@@ -135,9 +134,8 @@ class AgentProvider:
 
     async def get(self, service: Service) -> Agent:
         """Return the agent of a service; ModelUnavailable, because the client cannot help it, without an LLM."""
-        from recollect.agent.agent import Agent, open_agent_chat
-        from recollect.agent.config import load_agent_config
-        from recollect.agent.tools.sources import ToolSources
+        from recollect.agent.agent import Agent, load_agent_config, open_agent_chat
+        from recollect.agent.tool_sources import ToolSources
 
         async with self._lock:
             if self._chat is None or self._sources is None:
@@ -161,31 +159,18 @@ class AgentProvider:
                 await each.close()
 
 
-async def _get_agent_provider(request: Request) -> AgentProvider:
-    provider: AgentProvider = request.app.state.agents
-    return provider
-
-
 router = Router("agent", prefix="/v1", operation_prefix="agent_", error_format=format_error, error_model=Failed)
-_EVENT_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "event": {"type": "string", "enum": [str(kind) for kind in EventKind]},
-        "data": {"type": "string", "contentMediaType": "application/json"},
-    },
-    "required": ["event", "data"],
-}
+_EVENT_SCHEMA = event_schema(map(str, EventKind))
 
 
 @router.post(
     "/agent", response_model=AgentResponse, responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}}
 )
-async def ask_agent(
-    ctx: ContextDep, agents: Annotated[AgentProvider, Depends(_get_agent_provider)], body: AgentRequest
-) -> Any:
+async def ask_agent(ctx: ContextDep, request: Request, body: AgentRequest) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
-    from recollect.agent.finish import BY
+    from recollect.agent.agent import BY
 
+    agents: AgentProvider = request.app.state.agents
     agent = await agents.get(ctx.service)
     # An unknown group is rejected before a stream begins.
     agent.toolbox.allowed(body.group)
@@ -231,11 +216,7 @@ async def _stream_events(events: AsyncGenerator[Event, None]) -> AsyncIterator[b
     async with aclosing(events):
         try:
             async for event in events:
-                yield _format_event(str(event.kind), _event_data(event))
+                yield encode_event(str(event.kind), _event_data(event))
         except RecollectError as error:
             # The status is already sent.
-            yield _format_event("error", {"error": {"type": type(error).__name__, "message": str(error)}})
-
-
-def _format_event(kind: str, data: dict[str, Any]) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")
+            yield encode_event("error", {"error": {"type": type(error).__name__, "message": str(error)}})

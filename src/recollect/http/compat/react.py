@@ -230,7 +230,6 @@ class Failed(ResponseModel):
 
 
 def format_error(error: ErrorInfo) -> dict[str, Any]:
-    """Return the error body of the agent APIs."""
     return {"error": {"type": error.code, "message": error.message}}
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from recollect.errors import InvalidInput, UpstreamBroken
+from recollect.errors import InvalidInput, UpstreamBroken, UpstreamUnavailable
 from recollect.http.auth.caller import STATE_KEY_REMOVED
 from recollect.http.params import decode_header
 from recollect.http.proxy.memory_options import HEADER_PREFIX
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamResponse
-from recollect.http.upstream.router import KeyedUpstream
+from recollect.http.upstream.router import Header, KeyedUpstream, Upstream, UpstreamResponse
 
 _log = logging.getLogger("recollect")
 
@@ -26,11 +25,33 @@ _KEY_MISSING = (
 )
 
 
-class BodyTooLarge(InvalidInput):
-    """The body exceeds `max_body_mb`."""
+class BadRequest(InvalidInput):
+    """A request that the proxy refuses: the field in `param`, and a `code` for programs."""
 
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__(f"the body is larger than {max_bytes:,} bytes; send less, or raise max_body_mb")
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.param, self.code, self.status = param, code, status
+
+
+class UpstreamRefused(UpstreamUnavailable):
+    """An answer of the upstream that must not be relayed."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AsgiApp:
+    """An ASGI application, from a function that the router would take for one of a request.
+
+    Each has an identity of its own, by which the access log knows the route.
+    """
+
+    def __init__(self, handle: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._handle(scope, receive, send)
 
 
 class ClientDisconnected(Exception):
@@ -38,14 +59,15 @@ class ClientDisconnected(Exception):
 
 
 async def receive_body(receive: Receive, max_bytes: int) -> bytes:
-    """Return the request's body; raises BodyTooLarge without reading it to its end."""
+    """Return the request's body; raises BadRequest without reading one that is too large to its end."""
     parts: list[bytes] = []
     size = 0
     async for part in iter_body(receive):
         parts.append(part)
         size += len(part)
         if size > max_bytes:
-            raise BodyTooLarge(max_bytes)
+            message = f"the body is larger than {max_bytes:,} bytes; send less, or raise max_body_mb"
+            raise BadRequest(message, code="body_too_large", status=413)
     if len(parts) == 1:
         return parts[0]
     # Python lets other threads run while it copies more than a mebibyte.
@@ -96,12 +118,10 @@ class DisconnectWatcher:
 
 
 def response_start(status: int, headers: Sequence[Header]) -> Message:
-    """Return the ASGI message that begins a response."""
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
 def response_body(body: bytes, *, more: bool) -> Message:
-    """Return the ASGI message with a piece of a response's body."""
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
@@ -112,37 +132,17 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
     await send(response_body(raw, more=False))
 
 
-async def send_error(
-    send: Send,
-    status: int,
-    message: str,
-    *,
-    code: str,
-    param: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> None:
-    """Send an error in OpenAI's format."""
-    kind = "invalid_request_error" if status < 500 else "api_error"
-    await send_json(send, status, error_body(message, kind=kind, code=code, param=param), headers)
-
-
-def error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
-    """Return the body of an error in OpenAI's format."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
 def encode_headers(headers: Mapping[str, str]) -> list[Header]:
     return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
-def find_refusal(scope: Scope, upstream: Upstream, reply: UpstreamResponse) -> tuple[str, str] | None:
-    """Return the code and message of a reply that must not be relayed: a missing key or a redirect."""
+def check_relayable(scope: Scope, upstream: Upstream, reply: UpstreamResponse) -> None:
+    """Raise UpstreamRefused for a reply that must not be relayed: a missing key or a redirect."""
     if reply.status == 401 and not isinstance(upstream, KeyedUpstream) and scope["state"].get(STATE_KEY_REMOVED):
-        return "upstream_key_missing", _KEY_MISSING
+        raise UpstreamRefused("upstream_key_missing", _KEY_MISSING)
     if 300 <= reply.status < 400 and reply.status != 304:
         message = "the upstream redirects to another address; set upstream_url to that address if it is trusted"
-        return "upstream_redirects", message
-    return None
+        raise UpstreamRefused("upstream_redirects", message)
 
 
 async def relay(
@@ -215,7 +215,6 @@ def headers_for_client(
 
 
 def strip_hop_by_hop(headers: Sequence[Header]) -> list[Header]:
-    """Return the headers that do not apply to a single connection."""
     values = (value for name, value in headers if name.lower() == b"connection")
     named = {each.strip().lower() for value in values for each in value.split(b",")}
     return [(name, value) for name, value in headers if (low := name.lower()) not in _HOP_BY_HOP and low not in named]

@@ -112,10 +112,10 @@ class JsonBody:
         if isinstance(old, str) and isinstance(new, Sequence):
             return _render_messages(text[at:end], old, new)
         if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
-            root = self.large.get(at) or _parse_array(text, at)
+            root = self.large.get(at) or _parse_container(text, at)
             return _render(root, text, self._render_elements(root, old, new))
         if _has_same_keys(old, new):
-            root = self.large.get(at) or _parse_object(text, at)
+            root = self.large.get(at) or _parse_container(text, at)
             changed = {name: value for name, value in new.items() if value is not old[name]}
             # Of several members with one name the last was read.
             last_numbers = {item.name: number for number, item in enumerate(root.items)}
@@ -161,17 +161,17 @@ async def parse_body(raw: bytes, *, strict: bool = False) -> JsonBody:
     with json_errors("a JSON object"):
         text = raw.decode("utf-8")
         start = skip_whitespace(text, 0)
+        if text[start] != "{":
+            raise ValueError(f"an object is expected at character {start}")
         if len(text) <= SMALL_CHARS:
             check_levels(text)
-            root = _parse_object(text, start, decode)
+            root = _parse_container(text, start, decode)
             if skip_whitespace(text, root.end) != len(text):
                 raise ValueError("it continues after its end")
             return JsonBody(text, root)
-        if text[start] != "{":
-            raise ValueError(f"an object is expected at character {start}")
         _, large = await parse_large(text, decode)
         # A small object can have a lot of space around it.
-        return JsonBody(text, large.get(start) or _parse_object(text, start, decode), large)
+        return JsonBody(text, large.get(start) or _parse_container(text, start, decode), large)
 
 
 def _render_string(raw: str, old: str, new: str) -> str:
@@ -199,31 +199,20 @@ def _has_same_keys(old: Any, new: Any) -> bool:
     return isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new)
 
 
-def _parse_object(text: str, at: int, decode: Decode = _decode_lenient) -> Container:
-    """Parse the object that starts here; raises ValueError, IndexError or StopIteration if none does."""
-    if text[at] != "{":
-        raise ValueError(f"an object is expected at character {at}")
-    start, items = at, list[Item]()
+def _parse_container(text: str, at: int, decode: Decode = _decode_lenient) -> Container:
+    """Parse the object or array that starts here; raises ValueError, IndexError or StopIteration if it is broken."""
+    start, items, is_object = at, list[Item](), text[at] == "{"
+    closing = "}" if is_object else "]"
     at = skip_whitespace(text, at + 1)
-    while text[at] != "}":
+    while text[at] != closing:
         at = expect(text, at, ",") if items else at
-        if text[at] != '"':
-            raise ValueError(f"a name is expected at character {at}")
-        name, after = scanstring(text, at + 1)
-        value_start = expect(text, skip_whitespace(text, after), ":")
+        name, value_start = "", at
+        if is_object:
+            if text[at] != '"':
+                raise ValueError(f"a name is expected at character {at}")
+            name, after = scanstring(text, at + 1)
+            value_start = expect(text, skip_whitespace(text, after), ":")
         value, end = decode(text, value_start)
         items.append(Item(at, value_start, end, value, name))
-        at = skip_whitespace(text, end)
-    return Container(start, at + 1, tuple(items))
-
-
-def _parse_array(text: str, at: int) -> Container:
-    """Parse the array that starts here."""
-    start, items = at, list[Item]()
-    at = skip_whitespace(text, at + 1)
-    while text[at] != "]":
-        at = expect(text, at, ",") if items else at
-        value, end = _decode_lenient(text, at)
-        items.append(Item(at, at, end, value))
         at = skip_whitespace(text, end)
     return Container(start, at + 1, tuple(items))

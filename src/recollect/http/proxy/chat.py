@@ -14,21 +14,14 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from recollect.aio.throttle import LoopThrottle
-from recollect.errors import (
-    InvalidInput,
-    MissingUser,
-    NotAllowed,
-    RecollectError,
-    UpstreamBroken,
-    UpstreamUnavailable,
-)
-from recollect.http.auth.audit import record_access
-from recollect.http.auth.caller import STATE_CALLER
+from recollect.config.settings import Settings
+from recollect.errors import InvalidInput, NotAllowed, RecollectError, UpstreamUnavailable
+from recollect.http.auth.caller import STATE_CALLER, record_access
+from recollect.http.errors import send_openai_error
 from recollect.http.proxy.asgi_io import (
-    BodyTooLarge,
     ClientDisconnected,
     DisconnectWatcher,
-    find_refusal,
+    check_relayable,
     headers_by_name,
     headers_for_client,
     headers_for_upstream,
@@ -36,23 +29,15 @@ from recollect.http.proxy.asgi_io import (
     relay,
     response_body,
     response_start,
-    send_error,
     with_readable_encodings,
 )
 from recollect.http.proxy.body import JsonBody, parse_body
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory, hit_to_json
-from recollect.http.proxy.memory_options import (
-    MEMORY_FIELDS,
-    InvalidField,
-    MemoryDefaults,
-    MemoryOptions,
-    parse_memory_options,
-)
+from recollect.http.proxy.memory_options import MEMORY_FIELDS, MemoryOptions, parse_memory_options
 from recollect.http.proxy.sse import MAX_ANSWER_BYTES, StreamRecorder
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
-from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest, UpstreamResponse, buffer_response
-from recollect.http.upstream.router import UpstreamRouter
+from recollect.http.upstream.router import UpstreamRequest, UpstreamResponse, UpstreamRouter, buffer_response
 
 _log = logging.getLogger("recollect")
 _PATH = "/chat/completions"
@@ -64,33 +49,23 @@ class ChatCompletions:
     """The endpoint as a bare ASGI application, without a framework's overhead."""
 
     def __init__(
-        self,
-        memory: ChatMemory,
-        upstreams: UpstreamRouter,
-        defaults: MemoryDefaults,
-        *,
-        max_body: int,
-        models: UpstreamModels | None = None,
+        self, memory: ChatMemory, upstreams: UpstreamRouter, settings: Settings, models: UpstreamModels | None
     ) -> None:
-        self._memory = memory
-        self._upstreams = upstreams
-        self._defaults = defaults
-        self._max_body = max_body
-        self._models = models
+        self._memory, self._upstreams, self._settings, self._models = memory, upstreams, settings, models
         self._throttle = LoopThrottle(_CHATS_PER_TICK)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            raw = await receive_body(receive, self._max_body)
+            raw = await receive_body(receive, self._settings.max_body_mb << 20)
             await self._throttle.acquire()
             body = await parse_body(raw)
             fields = body.fields
             headers, caller = headers_by_name(scope["headers"]), scope["state"][STATE_CALLER]
-            options = parse_memory_options(fields, headers, self._defaults, caller=caller)
+            options = parse_memory_options(fields, headers, self._settings, caller=caller)
         except ClientDisconnected:
             return
         except (InvalidInput, NotAllowed) as error:
-            await _send_rejection(send, error)
+            await send_openai_error(send, error)
             return
         try:
             await record_access(scope, caller, options.scope.user)
@@ -104,7 +79,11 @@ class ChatCompletions:
         self, scope: Scope, send: Send, raw: bytes, body: JsonBody, fields: Mapping[str, Any], options: MemoryOptions
     ) -> None:
         messages = fields.get("messages")
-        if not isinstance(messages, list) or not body.has_one("messages") or not all(map(_is_message, messages)):
+        if (
+            not isinstance(messages, list)
+            or not body.has_one("messages")
+            or not all(isinstance(each, dict) for each in messages)
+        ):
             # Invalid messages are left to the upstream to refuse, without memory.
             options, messages = MemoryOptions(scope=options.scope, reads=False, writes=False), []
         chat = await self._memory.begin(options, messages)
@@ -127,26 +106,22 @@ class ChatCompletions:
             body=raw,
             memory=chat.request_memory,
         )
+        reply: UpstreamResponse | None = None
         try:
             reply = await upstream.send(request)
+            if storing:
+                await asyncio.shield(storing)
+            check_relayable(scope, upstream, reply)
+            quotes_memory = upstream.name == BUILT_IN
+            await self._relay(send, reply, chat, streamed=fields.get("stream") is True, quotes_memory=quotes_memory)
         except UpstreamUnavailable as error:
             if storing:
+                # The headers report on it.
                 await asyncio.shield(storing)
-            _log.warning("%s", error)
-            await send_error(send, 502, str(error), code="upstream_unavailable", headers=chat.headers)
-            return
-        try:
-            if storing:
-                await asyncio.shield(storing)
-            if refusal := find_refusal(scope, upstream, reply):
-                await send_error(send, 502, refusal[1], code=refusal[0], headers=chat.headers)
-            else:
-                quotes_memory = upstream.name == BUILT_IN
-                await self._relay(
-                    send, reply, chat, streamed=fields.get("stream") is True, quotes_memory=quotes_memory
-                )
+            await send_openai_error(send, error, chat.headers)
         finally:
-            await reply.close()
+            if reply is not None:
+                await reply.close()
 
     async def _relay(
         self, send: Send, reply: UpstreamResponse, chat: ChatContext, *, streamed: bool, quotes_memory: bool
@@ -169,35 +144,11 @@ class ChatCompletions:
         await self._memory.store_answer(chat, await recorder.text(), quotes_memory=quotes_memory)
 
 
-def _is_message(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-async def _send_rejection(send: Send, error: InvalidInput | NotAllowed) -> None:
-    match error:
-        case BodyTooLarge():
-            await send_error(send, 413, str(error), code="body_too_large")
-        case NotAllowed():
-            await send_error(send, 403, str(error), code="not_allowed")
-        case MissingUser():
-            await send_error(send, 401, str(error), code="missing_user_id", param="user")
-        case InvalidField():
-            await send_error(send, 400, str(error), code="invalid_memory_field", param=error.name)
-        case _:
-            await send_error(send, 400, str(error), code="invalid_body")
-
-
 async def _relay_with_hits(send: Send, reply: UpstreamResponse, chat: ChatContext, recorder: StreamRecorder) -> None:
     """Relay a complete answer with `memory_hits` added, if it is a JSON object; one that is too large without."""
-    buffered: BufferedResponse | None = None
-    try:
-        buffered = await buffer_response(reply, max_bytes=MAX_ANSWER_BYTES)
-        for part in buffered.parts:
-            await recorder.feed(part)
-    except UpstreamBroken as error:
-        _log.warning("%s", error)
-        await send_error(send, 502, str(error), code="upstream_broken", headers=chat.headers)
-        return
+    buffered = await buffer_response(reply, max_bytes=MAX_ANSWER_BYTES)
+    for part in buffered.parts:
+        await recorder.feed(part)
     if not buffered.is_complete or recorder.is_too_large:
         _log.warning("an answer is larger than %d bytes; it is relayed without memory_hits", MAX_ANSWER_BYTES)
         chat.degraded_reason = chat.degraded_reason or "too_large"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.aio.background import TaskSet
+from recollect.config.settings import Settings
 from recollect.http.health import HealthMonitor
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
@@ -22,13 +23,12 @@ from recollect.recall import RecallRequest
 from recollect.service.extractive_answer import RequestMemory
 from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch, SessionResolver
-from recollect.sessions.step_output import has_history
+from recollect.sessions.step_output import DEFAULT_SESSION, has_history
 
 _log = logging.getLogger("recollect")
 
 
 def hit_to_json(hit: Hit) -> dict[str, Any]:
-    """Return a hit as `memory_hits` lists it."""
     record = hit.record
     return {
         "role": str(record.detail.get("role") or "memory"),
@@ -63,7 +63,6 @@ class ChatContext:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that report on memory."""
         headers = {"x-memory-status": self.status, "x-memory-hits": str(len(self.hits))}
         return headers | {"x-memory-turn": self.turn_id} if self.turn_id else headers
 
@@ -86,27 +85,15 @@ class ChatContext:
 class ChatMemory:
     """The memory of all chats; what they start in `tasks` continues after the client has left."""
 
-    def __init__(
-        self,
-        memory: ResilientMemory,
-        *,
-        limit: int,
-        min_score: float,
-        health: HealthMonitor | None = None,
-        default_session: str = "",
-    ) -> None:
-        self._memory = memory
-        self._default_session = default_session
-        self._limit = limit
-        self._min_score = min_score
-        self._health = health
+    def __init__(self, memory: ResilientMemory, settings: Settings, *, health: HealthMonitor | None = None) -> None:
+        self._memory, self._settings, self._health = memory, settings, health
         self.tasks = TaskSet()
 
     async def begin(self, options: MemoryOptions, messages: Sequence[Mapping[str, Any]]) -> ChatContext:
         """Recall memories for the last message, and find the session that the messages continue."""
         scope = options.scope
-        if not scope.session and self._default_session and not has_history(messages):
-            scope = replace(scope, session=self._default_session)
+        if not scope.session and self._settings.recall_conversation and not has_history(messages):
+            scope = replace(scope, session=DEFAULT_SESSION)
         chat = ChatContext(options, messages, SessionMatch(scope=scope))
         if not options.reads and not options.writes:
             return chat
@@ -141,8 +128,8 @@ class ChatMemory:
         request = RecallRequest(
             messages=chat.messages,
             at=now(),
-            limit=self._limit if options.limit is None else options.limit,
-            min_score=self._min_score if options.min_score is None else options.min_score,
+            limit=self._settings.search_limit if options.limit is None else options.limit,
+            min_score=self._settings.search_min_score if options.min_score is None else options.min_score,
             filter=options.filter,
             recency_weight=options.recency_weight,
             is_fact=options.is_fact,

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from recollect.config.settings import Settings
 from recollect.errors import InvalidInput
 from recollect.http.auth.caller import LOCAL_CALLER, Caller
-from recollect.http.params import IntegralFloat, Name
+from recollect.http.params import IntegralFloat, Name, StrictModel
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING, Filter, Op, Where
 from recollect.model.scope import Scope
@@ -44,14 +45,10 @@ _Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Type = Annotated[MemoryType, Field(strict=False)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
 _Mode = Literal["chat", "document", "task", "profile"]
 
 
-class ChatMemoryConfig(_Strict):
+class ChatMemoryConfig(StrictModel):
     """The options of memory for this request."""
 
     enabled: bool | None = None
@@ -61,7 +58,7 @@ class ChatMemoryConfig(_Strict):
     similarity_threshold: _Fraction | None = None
 
 
-class ChatMemoryContext(_Strict):
+class ChatMemoryContext(StrictModel):
     """The user and the project of the memory, and the caller's classification of the question."""
 
     user_id: Name | None = None
@@ -70,7 +67,7 @@ class ChatMemoryContext(_Strict):
     requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
-class ChatMemoryFields(_Strict):
+class ChatMemoryFields(StrictModel):
     """The fields of a request that control memory; they are not sent to the upstream."""
 
     memory_id: Name | None = Field(default=None, description="Names the memories that conversations share.")
@@ -119,22 +116,8 @@ class MemoryOptions:
         return Where("type", Op.IN, tuple(map(str, self.types))) if self.types else EVERYTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryDefaults:
-    """Values for requests that name none; an empty `memory_id` is the user's own level.
-
-    Unless `enabled`, no request uses memory. With `opt_in`, a request uses memory only as far as it says so.
-    """
-
-    user: str = "default"
-    memory_id: str = ""
-    include_hits: bool = False
-    enabled: bool = True
-    opt_in: bool = False
-
-
 def parse_memory_options(
-    fields: Mapping[str, Any], headers: Mapping[str, str], defaults: MemoryDefaults, *, caller: Caller = LOCAL_CALLER
+    fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, *, caller: Caller = LOCAL_CALLER
 ) -> MemoryOptions:
     """Parse the options of a request; raises InvalidField, or NotAllowed if it names another user."""
     own = _parse_fields(fields)
@@ -143,14 +126,14 @@ def parse_memory_options(
     if switch not in _SWITCHES:
         raise InvalidField("X-Memory", f"must be on, off, read or write, got {switch[:40]!r}")
     reads, writes = _SWITCHES[switch]
-    is_on = bool(switch) or not defaults.opt_in
-    enabled = defaults.enabled and (is_on if config.enabled is None else config.enabled)
+    is_on = bool(switch) or not settings.chat_opt_in
+    enabled = settings.chat_memory and (is_on if config.enabled is None else config.enabled)
     stores = is_on if config.auto_store is None else config.auto_store
     context = own.memory_context or ChatMemoryContext()
     limit = config.retrieval_limit if own.memory_top_k is None else own.memory_top_k
     threshold = own.memory_score_threshold
     return MemoryOptions(
-        scope=_parse_scope(fields, own, headers, defaults, caller),
+        scope=_parse_scope(fields, own, headers, settings, caller),
         reads=reads and enabled and (limit is None or limit > 0) and caller.reads,
         writes=writes and enabled and stores and caller.writes,
         limit=limit,
@@ -159,7 +142,7 @@ def parse_memory_options(
         types=tuple(config.memory_types or ()),
         is_fact=_parse_signal(headers, "X-Memory-Is-Fact", context.is_fact),
         requires_tool=_parse_signal(headers, "X-Memory-Requires-Tool", context.requires_tool),
-        include_hits=defaults.include_hits if own.memory_hits is None else own.memory_hits,
+        include_hits=settings.chat_memory_hits if own.memory_hits is None else own.memory_hits,
         mode=own.memory_mode or _parse_mode(headers),
         model=_parse_model(fields.get("model")),
         restriction="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
@@ -198,11 +181,7 @@ def _parse_signal(headers: Mapping[str, str], name: str, in_body: bool | None) -
 
 
 def _parse_scope(
-    fields: Mapping[str, Any],
-    own: ChatMemoryFields,
-    headers: Mapping[str, str],
-    defaults: MemoryDefaults,
-    caller: Caller,
+    fields: Mapping[str, Any], own: ChatMemoryFields, headers: Mapping[str, str], settings: Settings, caller: Caller
 ) -> Scope:
     context = own.memory_context or ChatMemoryContext()
     metadata = fields.get("metadata")
@@ -212,8 +191,8 @@ def _parse_scope(
     users += [str(each) if type(each) in (str, int) else None for each in other_users]
     # All of them, so that naming another user is refused even if a more specific name overrides it.
     allowed = [caller.resolve_user(each) for each in users]
-    user = next(filter(None, allowed), defaults.user if caller.kind == "local" else None)
-    memory_id = own.memory_id or defaults.memory_id
+    user = next(filter(None, allowed), settings.chat_user if caller.kind == "local" else None)
+    memory_id = own.memory_id or settings.chat_memory_id
     projects = (headers.get("x-memory-project"), context.project_id or None)
     project = next(filter(None, [caller.resolve_project(each) for each in projects]), None)
     if project is None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from recollect.http.errors import error_responses, error_schemas
 from recollect.http.params import OPTIONAL_NAME_PATTERN
 from recollect.http.proxy.memory_options import ChatMemoryFields
+from recollect.http.proxy.routes import RESPONSES_ROUTES
 from recollect.model.text import MAX_ID_CHARS
 
 Schema = dict[str, Any]
@@ -39,7 +40,6 @@ class OpenAIError(BaseModel):
 
 
 def proxy_schemas() -> Schema:
-    """Return the schemas that the paths refer to."""
     nested: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["$defs"]
     return error_schemas([OpenAIError]) | nested
 
@@ -221,23 +221,17 @@ def _deleted(kind: str) -> Schema:
     return _record(id=_STRING, object={"const": kind}, deleted={"const": True})
 
 
-_RESPONSE_PATH, _CONVERSATION_PATH = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
-_ITEMS_PATH, _ITEM_PATH = f"{_CONVERSATION_PATH}/items", f"{_CONVERSATION_PATH}/items/{{item_id}}"
-# Method, path, operation id, summary and answer.
-_OPERATIONS: tuple[tuple[str, str, str, str, Schema], ...] = (
-    ("get", _RESPONSE_PATH, "retrieve_response", "Return a stored response", _RESPONSE),
-    ("delete", _RESPONSE_PATH, "delete_response", "Delete a response", _deleted("response")),
-    ("post", f"{_RESPONSE_PATH}/cancel", "cancel_response", "Refuse to cancel a response", _RESPONSE),
-    ("get", f"{_RESPONSE_PATH}/input_items", "list_input_items", "List the input of a response", _LIST),
-    ("post", "/v1/conversations", "create_conversation", "Create a conversation", _CONVERSATION),
-    ("get", _CONVERSATION_PATH, "retrieve_conversation", "Return a conversation", _CONVERSATION),
-    ("post", _CONVERSATION_PATH, "update_conversation", "Change the metadata", _CONVERSATION),
-    ("delete", _CONVERSATION_PATH, "delete_conversation", "Delete a conversation", _deleted("conversation.deleted")),
-    ("get", _ITEMS_PATH, "list_items", "List the items of a conversation", _LIST),
-    ("post", _ITEMS_PATH, "create_items", "Add items to a conversation", _LIST),
-    ("get", _ITEM_PATH, "retrieve_item", "Return one item", _ANY),
-    ("delete", _ITEM_PATH, "delete_item", "Delete an item of a conversation", _CONVERSATION),
-)
+# The answers of the operations that read or change stored responses and conversations.
+_ANSWERS = {
+    "retrieve_response": _RESPONSE,
+    "delete_response": _deleted("response"),
+    "cancel_response": _RESPONSE,
+    "list_input_items": _LIST,
+    "delete_conversation": _deleted("conversation.deleted"),
+    "list_items": _LIST,
+    "create_items": _LIST,
+    "retrieve_item": _ANY,
+}
 _BODY_FIELDS = {
     "create_conversation": ("items", "metadata"),
     "update_conversation": ("metadata",),
@@ -252,7 +246,8 @@ def _responses_paths() -> Schema:
     )
     create = _with_memory("Respond with memory", description, _CREATE_REQUEST, _RESPONSE, 404, 502, 507)
     paths: Schema = {"/v1/responses": {"post": {"tags": ["responses"], "operationId": "create_response", **create}}}
-    for method, path, name, summary, answer in _OPERATIONS:
+    for method, path, handler in RESPONSES_ROUTES[1:]:
+        name, summary = handler.__name__, (handler.__doc__ or "").rstrip(".")
         fields = _BODY_FIELDS.get(name, ())
         # A body names the user itself.
         query = [] if fields else [_USER, *(_PAGE if name.startswith("list") else ())]
@@ -268,14 +263,14 @@ def _responses_paths() -> Schema:
             "description": f"{summary} of the user.",
             "parameters": [*parameters, *_MEMORY_HEADERS, *query],
             "responses": {
-                "200": {"description": f"{summary}.", "content": _json(answer)},
+                "200": {"description": f"{summary}.", "content": _json(_ANSWERS.get(name, _CONVERSATION))},
                 **_errors(*_COMMON_ERRORS, *((404,) if parameters else ()), 507),
             },
         }
         if fields:
             # Only a new conversation may be empty.
             operation["requestBody"] = _body(fields, required=bool(parameters))
-        paths.setdefault(path, {})[method] = operation
+        paths.setdefault(path, {})[method.lower()] = operation
     return paths
 
 

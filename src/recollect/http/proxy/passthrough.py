@@ -7,33 +7,31 @@ speaks for one user therefore reaches only paths that store nothing.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
-from recollect.errors import UpstreamUnavailable
+from recollect.config.settings import Settings
+from recollect.errors import RecollectError
 from recollect.http.auth.caller import STATE_CALLER, Caller
+from recollect.http.errors import send_openai_error
 from recollect.http.proxy.asgi_io import (
-    BodyTooLarge,
+    BadRequest,
     ClientDisconnected,
     DisconnectWatcher,
-    find_refusal,
+    check_relayable,
     headers_by_name,
     headers_for_client,
     headers_for_upstream,
     iter_body,
     receive_body,
     relay,
-    send_error,
 )
 from recollect.http.proxy.sse import decode_object
-from recollect.http.upstream.protocol import Upstream, UpstreamRequest
-from recollect.http.upstream.router import UpstreamRouter, uses_server_key
+from recollect.http.upstream.router import Upstream, UpstreamRequest, UpstreamRouter, uses_server_key
 
-_log = logging.getLogger("recollect")
 PREFIX = "/v1"
 _MODELS_PREFIX = "/models/"
 SHARED_ACCOUNT_MESSAGE = (
@@ -53,10 +51,8 @@ _UNSAFE_PATH = re.compile(r"(?:^|[/\\])\.|[;\0-\x1f]|//")
 class Passthrough:
     """Relays requests without memory, as a bare ASGI application."""
 
-    def __init__(self, upstreams: UpstreamRouter, *, shared: bool, max_body: int) -> None:
-        self._upstreams = upstreams
-        self._shared = shared
-        self._max_body = max_body
+    def __init__(self, upstreams: UpstreamRouter, settings: Settings) -> None:
+        self._upstreams, self._settings = upstreams, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body_received = asyncio.Event()
@@ -65,18 +61,15 @@ class Passthrough:
                 await self._forward(scope, receive, send, body_received)
             except ClientDisconnected:
                 return
-            except BodyTooLarge as error:
-                await send_error(send, 413, str(error), code="body_too_large")
-            except UpstreamUnavailable as error:
-                _log.warning("%s", error)
-                await send_error(send, 502, str(error), code="upstream_unavailable")
+            except RecollectError as error:
+                await send_openai_error(send, error)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send, body_received: asyncio.Event) -> None:
         path, headers = upstream_path(scope), headers_by_name(scope["headers"])
         body: bytes | None = None
         if len(self._upstreams.all) > 1 and headers.get("content-type", "").startswith("application/json"):
             # The body names the model, which decides the upstream.
-            body = await receive_body(receive, self._max_body)
+            body = await receive_body(receive, self._settings.max_body_mb << 20)
         has_body = "content-length" in headers or "transfer-encoding" in headers
         if body is not None or not has_body:
             body_received.set()
@@ -85,9 +78,8 @@ class Passthrough:
         else:
             model = (decode_object(body or b"") or {}).get("model")
         upstream = self._upstreams.for_model(model)
-        if not self._shared and _is_shared_account_request(scope, upstream, path):
-            await send_error(send, 403, SHARED_ACCOUNT_MESSAGE, code="account_of_all")
-            return
+        if not self._settings.upstream_shared and _is_shared_account_request(scope, upstream, path):
+            raise BadRequest(SHARED_ACCOUNT_MESSAGE, code="account_of_all", status=403)
         request = UpstreamRequest(
             method=scope["method"],
             path=path,
@@ -97,10 +89,8 @@ class Passthrough:
         )
         reply = await upstream.send(request)
         try:
-            if refusal := find_refusal(scope, upstream, reply):
-                await send_error(send, 502, refusal[1], code=refusal[0])
-            else:
-                await relay(send, reply, headers_for_client(reply.headers, {}))
+            check_relayable(scope, upstream, reply)
+            await relay(send, reply, headers_for_client(reply.headers, {}))
         finally:
             await reply.close()
 

@@ -94,11 +94,9 @@ class ResilientMemory:
 
     @property
     def has_spilled_turns(self) -> bool:
-        """Whether turns wait on disk for the ledger."""
         return not self._journal.is_empty
 
     def update_metrics(self) -> None:
-        """Set the gauges of the breakers and the journal."""
         BREAKER_OPEN.set(self.reads.is_open, "reads")
         BREAKER_OPEN.set(self.writes.is_open, "writes")
         JOURNAL_SESSIONS.set(self._journal.pending_sessions)

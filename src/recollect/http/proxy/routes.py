@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from functools import partial
 from posixpath import normpath
 from typing import Any
 
@@ -13,18 +13,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.config.settings import Settings
 from recollect.http.health import HealthMonitor
+from recollect.http.proxy.asgi_io import AsgiApp
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.chat_memory import ChatMemory
-from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.resilience import ResilientMemory
-from recollect.http.responses.asgi import ResponsesContext
-from recollect.http.responses.routes import responses_routes
+from recollect.http.responses import stored
+from recollect.http.responses.create import create_response
+from recollect.http.responses.request import Handler, ResponsesContext, answer
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.learning import UpstreamModels
 from recollect.http.upstream.router import UpstreamRouter
 from recollect.service.service import Service
-from recollect.sessions.step_output import DEFAULT_SESSION
 
 # The second is for clients whose base URL lacks the version.
 _CHAT_PATHS = ("/v1/chat/completions", "/chat/completions")
@@ -35,6 +35,34 @@ _RESERVED_NAMES = frozenset({
     "agent", "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses",
     "conversations",
 })  # fmt: skip
+
+_RESPONSE, _CONVERSATION = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
+RESPONSES_ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/v1/responses", create_response),
+    ("GET", _RESPONSE, stored.retrieve_response),
+    ("DELETE", _RESPONSE, stored.delete_response),
+    ("POST", f"{_RESPONSE}/cancel", stored.cancel_response),
+    ("GET", f"{_RESPONSE}/input_items", stored.list_input_items),
+    ("POST", "/v1/conversations", stored.create_conversation),
+    ("GET", _CONVERSATION, stored.retrieve_conversation),
+    ("POST", _CONVERSATION, stored.update_conversation),
+    ("DELETE", _CONVERSATION, stored.delete_conversation),
+    ("GET", f"{_CONVERSATION}/items", stored.list_items),
+    ("POST", f"{_CONVERSATION}/items", stored.create_items),
+    ("GET", f"{_CONVERSATION}/items/{{item_id}}", stored.retrieve_item),
+    ("DELETE", f"{_CONVERSATION}/items/{{item_id}}", stored.delete_item),
+)
+
+
+def responses_routes(context_of: Callable[[], ResponsesContext]) -> list[BaseRoute]:
+    return [
+        Route(
+            path,
+            AsgiApp(partial(answer, context_of, handler, checks_write=handler is not create_response)),
+            methods=[method],
+        )
+        for method, path, handler in RESPONSES_ROUTES
+    ]
 
 
 class Proxy:
@@ -48,8 +76,10 @@ class Proxy:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes; their applications are looked up for each request."""
-        chats = [Route(path, _LateApp(lambda: self.chat), methods=["POST"]) for path in _CHAT_PATHS]
-        passthrough = _UnreservedRoute("/v1/{path:path}", _LateApp(lambda: self._passthrough), methods=_METHODS)
+        chats = [Route(path, AsgiApp(lambda *asgi: self.chat(*asgi)), methods=["POST"]) for path in _CHAT_PATHS]
+        passthrough = _UnreservedRoute(
+            "/v1/{path:path}", AsgiApp(lambda *asgi: self._passthrough(*asgi)), methods=_METHODS
+        )
         return [*chats, *responses_routes(lambda: self.responses), passthrough]
 
     @asynccontextmanager
@@ -63,31 +93,15 @@ class Proxy:
     ) -> AsyncIterator[None]:
         """Answer requests; at the end wait until all turns are stored."""
         settings = self._settings
-        memory = ChatMemory(
-            resilient_memory,
-            limit=settings.search_limit,
-            min_score=settings.search_min_score,
-            health=health,
-            default_session=DEFAULT_SESSION if settings.recall_conversation else "",
-        )
-        defaults = MemoryDefaults(
-            user=settings.chat_user,
-            memory_id=settings.chat_memory_id,
-            include_hits=settings.chat_memory_hits,
-            enabled=settings.chat_memory,
-            opt_in=settings.chat_opt_in,
-        )
-        max_body = settings.max_body_mb << 20
-        self.chat = ChatCompletions(memory, upstreams, defaults, max_body=max_body, models=models)
-        self._passthrough = Passthrough(upstreams, shared=settings.upstream_shared, max_body=max_body)
+        memory = ChatMemory(resilient_memory, settings, health=health)
+        self.chat = ChatCompletions(memory, upstreams, settings, models)
+        self._passthrough = Passthrough(upstreams, settings)
         self.responses = ResponsesContext(
             service=service,
             memory=memory,
             upstream_of=upstreams.for_model,
-            defaults=defaults,
+            settings=settings,
             modes=upstreams.modes | {BUILT_IN: "translate"},
-            retention=timedelta(days=settings.responses_days),
-            max_body_bytes=max_body,
             models=models,
         )
         try:
@@ -111,21 +125,10 @@ class ChatFastPath:
             await self._app(scope, receive, send)
 
 
-class _LateApp:
-    """An application that exists once the server runs."""
-
-    def __init__(self, app: Callable[[], ASGIApp]) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app()(scope, receive, send)
-
-
 class _UnreservedRoute(Route):
     """A route for every path below a prefix, except those that begin with a reserved name."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
-        """Match unless the path is reserved."""
         match, child_scope = super().matches(scope)
         if match is Match.NONE or _RESERVED_NAMES.isdisjoint(_first_names(child_scope["path_params"]["path"])):
             return match, child_scope

@@ -81,11 +81,26 @@ async def read_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+EVENT_STREAM = "text/event-stream"
+EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def event_schema(names: Iterable[str], **fields: Any) -> dict[str, Any]:
+    """Return the schema of one event of a stream, with these names and more fields."""
+    event = {"type": "string", "enum": list(names)}
+    data = {"type": "string", "contentMediaType": "application/json"}
+    return {"type": "object", "properties": {**fields, "event": event, "data": data}, "required": ["event", "data"]}
+
+
+def encode_event(name: str, data: Mapping[str, Any], *, id: str = "") -> bytes:
+    """Encode an event; JSON in ASCII has no line breaks of any kind, so that the data is one line."""
+    head = f"id: {id}\n" if id else ""
+    return f"{head}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
 def encode_events(events: Iterable[Mapping[str, Any]]) -> bytes:
     """Encode events, each named after its type."""
-    return b"".join(
-        f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode() for event in events
-    )
+    return b"".join(encode_event(event["type"], event) for event in events)
 
 
 class StreamRecorder:

@@ -10,11 +10,11 @@ from typing import Any
 
 from recollect.errors import UpstreamUnavailable
 from recollect.http.auth.caller import STATE_KEY_REMOVED, Caller
+from recollect.http.errors import send_openai_error
 from recollect.http.proxy.asgi_io import (
+    BadRequest,
     DisconnectWatcher,
-    encode_headers,
-    error_body,
-    find_refusal,
+    check_relayable,
     headers_by_name,
     headers_for_client,
     headers_for_upstream,
@@ -22,15 +22,20 @@ from recollect.http.proxy.asgi_io import (
 )
 from recollect.http.proxy.chat_memory import ChatContext, hit_to_json
 from recollect.http.proxy.sse import read_object
-from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.from_chat import answer_from_chat
 from recollect.http.responses.items import as_object, as_text
 from recollect.http.responses.passthrough import native_body, relay_response
 from recollect.http.responses.persistence import History, ResponseWriter, load_history
-from recollect.http.responses.request import BadRequest, ResponseParams, parse_response_params
+from recollect.http.responses.request import AsgiRequest, ResponseParams, parse_response_params
 from recollect.http.responses.to_chat import IndexedMessage, check_translatable, to_chat, to_messages
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse, buffer_response
-from recollect.http.upstream.router import uses_server_key
+from recollect.http.upstream.router import (
+    Header,
+    Upstream,
+    UpstreamRequest,
+    UpstreamResponse,
+    buffer_response,
+    uses_server_key,
+)
 from recollect.model.times import now
 
 # Statuses by which servers report that they do not have a path.
@@ -48,7 +53,7 @@ class _CreateCall:
     upstream: Upstream
 
 
-async def create(request: AsgiRequest) -> None:
+async def create_response(request: AsgiRequest) -> None:
     """Answer a request; a client that disconnects ends it."""
     params = await parse_response_params(await request.body())
     async with DisconnectWatcher(request.receive):
@@ -73,19 +78,11 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
     call = _CreateCall(params, history, messages, chat, upstream)
     # In a task of its own: the user's turns are stored even if the client leaves now.
     storing = context.tasks.start(context.memory.store_user_turns(chat))
+    reply: UpstreamResponse | None = None
     try:
         is_native, reply = await _send(request, call)
-    except UpstreamUnavailable as error:
         await asyncio.shield(storing)
-        body = error_body(str(error), kind="server_error", code="upstream_unavailable")
-        await request.answer_json(body, encode_headers(chat.headers), status=502)
-        return
-    try:
-        await asyncio.shield(storing)
-        if refusal := find_refusal(request.scope, upstream, reply):
-            body = error_body(refusal[1], kind="server_error", code=refusal[0])
-            await request.answer_json(body, encode_headers(chat.headers), status=502)
-            return
+        check_relayable(request.scope, upstream, reply)
         if reply.status >= 400:
             await relay(request.send, reply, headers_for_client(reply.headers, chat.headers))
             return
@@ -95,8 +92,13 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
             await relay_response(request, reply, writer, upstream=upstream.name, hits=hits)
         else:
             await answer_from_chat(request, reply, writer, hits=hits)
+    except UpstreamUnavailable as error:
+        # The headers report on it.
+        await asyncio.shield(storing)
+        await send_openai_error(request.send, error, chat.headers)
     finally:
-        await reply.close()
+        if reply is not None:
+            await reply.close()
 
 
 def _check_allowed(params: ResponseParams, caller: Caller) -> None:

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import UpstreamBroken
-from recollect.http.proxy.asgi_io import error_body, headers_by_name, headers_for_client
+from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client
 from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
-from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.items import (
     CallItem,
     MessageItem,
     OutputItem,
     ReasoningItem,
+    ResponseState,
     as_object,
     as_objects,
     as_text,
@@ -22,31 +22,25 @@ from recollect.http.responses.items import (
     to_response_usage,
 )
 from recollect.http.responses.persistence import ResponseTracker, ResponseWriter
-from recollect.http.responses.request import Json
-from recollect.http.upstream.protocol import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
+from recollect.http.responses.request import AsgiRequest, Json
+from recollect.http.upstream.router import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
 from recollect.model.times import now
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-class ResponseTranslator:
+class ResponseTranslator(ResponseState):
     """Translates the chunks of one chat completion to events, numbered in order; `response` is its current state."""
 
     def __init__(self, response: Json) -> None:
         self.response = response
-        self.is_finished = False
         self.next_number = 0
         self._open: list[OutputItem] = []
         self._output_count = 0
         self._finish: str | None = None
         self._is_done = False
 
-    @property
-    def id(self) -> str:
-        return str(self.response["id"])
-
     def begin(self) -> list[Json]:
-        """Return the first events."""
         kinds = ("response.created", "response.in_progress")
         return self._number_events({"type": kind, "response": dict(self.response)} for kind in kinds)
 
@@ -146,7 +140,6 @@ class ResponseTranslator:
         return self._finish_events(events)
 
     def stop(self, status: str) -> None:
-        """End the response with a status, as far as it was answered."""
         if not self.is_finished:
             self._close_all("incomplete")
             self.response["status"] = status
@@ -186,7 +179,6 @@ _EVENTS: Sequence[Header] = (
 async def answer_from_chat(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, hits: list[Any] | None
 ) -> None:
-    """Answer with a translated chat completion."""
     id = writer.history.root_id if not writer.params.previous_id else make_id("response")
     response = new_response(writer.params, id=id, created_at=int(writer.started_at.timestamp()))
     translator = ResponseTranslator(response)
@@ -194,15 +186,9 @@ async def answer_from_chat(
     if writer.params.stream:
         await _answer_streamed(request, reply, writer, translator, headers)
         return
-    try:
-        completion = await _read_completion(reply)
-    except UpstreamBroken:
-        completion = None
+    completion = await _read_completion(reply)
     if completion is None or not (completion.get("choices") or completion.get("error")):
-        message = "the upstream's answer is not a chat completion"
-        body = error_body(message, kind="server_error", code="upstream_broken")
-        await request.answer_json(body, headers, status=502)
-        return
+        raise UpstreamBroken("the upstream's answer is not a chat completion")
     translator.feed(completion)
     translator.mark_done()
     translator.end()
@@ -235,7 +221,6 @@ async def _answer_streamed(
 
 
 async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslator) -> AsyncIterator[list[Json]]:
-    """Iterate over the events of a reply."""
     try:
         if not headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
             # Some upstreams ignore `stream`.

@@ -22,6 +22,22 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+class ResponseState:
+    """A response as it is being answered; `is_finished` is set once its end is known."""
+
+    response: Json
+    is_finished = False
+
+    @property
+    def id(self) -> str:
+        """Its id; empty as long as it has none."""
+        return as_text(self.response.get("id"))
+
+    def stop(self, status: str) -> None:
+        """End it with a status, as far as it was answered."""
+        raise NotImplementedError
+
+
 _PREFIXES = {
     "message": "msg",
     "function_call": "fc",
@@ -77,7 +93,6 @@ _ECHOED: Mapping[str, Any] = {
 
 
 def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
-    """Return a response without output."""
     fields = params.fields
     echoed = {name: default if fields.get(name) is None else fields[name] for name, default in _ECHOED.items()}
     text = echoed["text"]
@@ -102,7 +117,6 @@ def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
 
 
 def to_response_usage(chat: Mapping[str, Any]) -> Json:
-    """Convert the usage of a chat completion."""
 
     def count(name: str, details: str = "") -> int:
         value = (as_object(chat.get(details)) if details else chat).get(name)

@@ -12,12 +12,11 @@ from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client, re
 from recollect.http.proxy.body import parse_body
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
 from recollect.http.proxy.sse import SseReader, decode_object, encode_events, read_object
-from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.items import as_objects, as_text
+from recollect.http.responses.items import ResponseState, as_objects, as_text
 from recollect.http.responses.persistence import History, ResponseTracker, ResponseWriter
-from recollect.http.responses.request import Json, ResponseParams
+from recollect.http.responses.request import AsgiRequest, Json, ResponseParams
 from recollect.http.responses.to_chat import IndexedMessage
-from recollect.http.upstream.protocol import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
+from recollect.http.upstream.router import MAX_BUFFERED_BYTES, Header, UpstreamResponse, buffer_response
 
 _log = logging.getLogger("recollect")
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -112,28 +111,18 @@ def _to_input_part(part: Mapping[str, Any]) -> Json:
             return dict(part)
 
 
-class PassthroughState:
-    """The state of a relayed response: `response` as far as it arrived, `is_finished` once its end did.
-
-    `is_too_large` is set once more arrived than is stored; the response is empty then.
-    """
+class PassthroughState(ResponseState):
+    """A relayed response as far as it arrived; `is_too_large` once that is more than is stored, and then empty."""
 
     def __init__(self) -> None:
         self.response: Json = {}
         self.is_too_large = False
-        self.is_finished = False
         self._reader = SseReader()
         self._output: dict[int, Json] = {}
         self._number = -1
         self._bytes_left = MAX_BUFFERED_BYTES
 
-    @property
-    def id(self) -> str:
-        """The id of the response; empty until it has arrived."""
-        return as_text(self.response.get("id"))
-
     def feed(self, chunk: bytes) -> None:
-        """Take the next piece."""
         self._bytes_left -= len(chunk)
         if self._bytes_left < 0:
             if not self.is_too_large:
@@ -176,7 +165,6 @@ class PassthroughState:
         return {**event, "sequence_number": self._number + 1}
 
     def stop(self, status: str) -> None:
-        """End the response with a status, as far as it arrived."""
         if not self.is_finished and self.response:
             output = [
                 {**item, "status": "incomplete"} if item.get("status") == "in_progress" else item
@@ -189,7 +177,6 @@ class PassthroughState:
 async def relay_response(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, upstream: str, hits: list[Any] | None
 ) -> None:
-    """Relay the upstream's answer, and store it."""
     headers = headers_for_client(reply.headers, writer.chat.headers, drop=(b"content-length",))
     if headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
         await _relay_streamed(request, reply, writer, headers, upstream=upstream)

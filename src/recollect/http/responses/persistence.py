@@ -7,14 +7,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from recollect.errors import NotFound, RecollectError
 from recollect.http.auth.caller import Caller
+from recollect.http.proxy.asgi_io import BadRequest
 from recollect.http.proxy.chat_memory import ChatContext
-from recollect.http.responses.asgi import ResponsesContext
-from recollect.http.responses.items import make_id, output_text, with_id
-from recollect.http.responses.request import BadRequest, Json, ResponseParams
+from recollect.http.responses.items import ResponseState, make_id, output_text, with_id
+from recollect.http.responses.request import Json, ResponseParams, ResponsesContext
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
@@ -167,21 +167,6 @@ class ResponseWriter:
             input_items=input_items,
         )
         await self.context.service().responses.save_response(scope, stored, items=items, started_at=self.started_at)
-
-
-class ResponseState(Protocol):
-    """A response as it is being answered."""
-
-    response: Json
-
-    @property
-    def id(self) -> str:
-        """Its id; empty as long as it has none."""
-        ...
-
-    def stop(self, status: str) -> None:
-        """End it with a status, as far as it was answered."""
-        ...
 
 
 class ResponseTracker:

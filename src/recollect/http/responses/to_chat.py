@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recollect.http.proxy.asgi_io import BadRequest
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
 from recollect.http.responses.items import as_object, as_objects, as_text
-from recollect.http.responses.request import BadRequest, Json, unsupported_error
+from recollect.http.responses.request import Json, unsupported_error
 
 # Upstreams with chat completions only may not know `developer`, the newer name of `system`.
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}

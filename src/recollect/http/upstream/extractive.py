@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
+from recollect.http.upstream.router import BufferedResponse, UpstreamRequest
 from recollect.model.messages import message_text
 from recollect.service.extractive_answer import answer_from_memory
 from recollect.text.tokens import count_tokens
@@ -62,7 +62,8 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
     messages = [each for each in fields["messages"] if isinstance(each, Mapping)]
     # Long memories and messages take seconds.
     content = await asyncio.to_thread(answer_from_memory, messages, request.memory)
-    prompt = await asyncio.to_thread(_count_prompt, messages)
+    texts = [message_text(each.get("content")) for each in messages]
+    prompt = await asyncio.to_thread(lambda: sum(map(count_tokens, texts)))
     completion = count_tokens(content)
     usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": MODEL}
@@ -74,10 +75,6 @@ async def _answer(request: UpstreamRequest) -> BufferedResponse:
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     return _json({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
-
-
-def _count_prompt(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(count_tokens(message_text(each.get("content"))) for each in messages)
 
 
 async def _body(request: UpstreamRequest) -> bytes:

@@ -21,7 +21,7 @@ from yarl import URL
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.auth.address import check_resolved
-from recollect.http.upstream.protocol import Header, UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.router import Header, UpstreamRequest, UpstreamResponse
 
 # Headers that aiohttp adds by itself; the upstream should see only the client's.
 _AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")

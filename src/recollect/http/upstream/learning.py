@@ -19,21 +19,17 @@ from urllib.parse import urlsplit
 
 from recollect import __version__
 from recollect.config.settings import Settings
-from recollect.errors import (
-    BrokenAnswer,
-    CircuitOpen,
-    ModelUnavailable,
-    RecollectError,
-    UpstreamUnavailable,
-)
+from recollect.errors import BrokenAnswer, CircuitOpen, ModelUnavailable, RecollectError, UpstreamUnavailable
 from recollect.http.auth.address import parse_address
 from recollect.http.auth.caller import Caller
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest
 from recollect.http.upstream.router import (
     LOCAL_PREFIX,
+    Header,
     KeyedUpstream,
     LocalUpstream,
+    Upstream,
+    UpstreamRequest,
     UpstreamRouter,
     open_upstream_router,
 )
@@ -42,7 +38,7 @@ from recollect.model.scope import Scope
 from recollect.model.usage import LlmQuota
 from recollect.models.chat import LearningChat
 from recollect.models.local_chat import find_model, is_small_model
-from recollect.service.learning_models import ModelChoice, RecentJobs
+from recollect.service.jobs import ModelChoice, RecentJobs
 
 if TYPE_CHECKING:
     from recollect.models.openai_chat import OpenAIChat
@@ -129,12 +125,10 @@ class UpstreamModels:
 
     @property
     def allowance(self) -> LlmQuota:
-        """The daily limits."""
         return allowance_of(self._settings)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model of the last chat can be used."""
         model = self._usable(self._last_scope, self._last_model, self._last_proven)
         return model is not None and model.access.is_open and not self._is_rejected(model)
 
@@ -144,7 +138,6 @@ class UpstreamModels:
         return self._last_model
 
     def describe(self) -> str:
-        """Describe how the server learns now."""
         if not self._settings.worker:
             return describe_start(self._settings)
         model = self._usable(self._last_scope, self._last_model, self._last_proven)
@@ -319,7 +312,6 @@ class UpstreamModels:
         return is_small_model(file.stem, file)
 
     async def probe_all(self) -> None:
-        """Probe which endpoints answer without a key."""
         for access in self._access.values():
             if access.is_probed:
                 await self._probe(access)
@@ -389,12 +381,10 @@ def allowance_of(settings: Settings) -> LlmQuota:
 
 
 def has_upstream(settings: Settings) -> bool:
-    """Return whether the settings name an endpoint for chats."""
     return bool(settings.upstream_url or settings.upstreams or settings.upstream_api_key.get_secret_value())
 
 
 def may_learn_with_upstream(settings: Settings) -> bool:
-    """Return whether the settings allow learning with the upstream's models."""
     return settings.learn == "auto" and not settings.llm and settings.learn_with_upstream and has_upstream(settings)
 
 

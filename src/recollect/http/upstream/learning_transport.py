@@ -8,8 +8,7 @@ import httpx
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.upstream.learning import LEARNING_HEADERS
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
-from recollect.http.upstream.router import KeyedUpstream
+from recollect.http.upstream.router import Header, KeyedUpstream, Upstream, UpstreamRequest, UpstreamResponse
 
 _MAX_ERROR_BYTES = 1 << 16
 

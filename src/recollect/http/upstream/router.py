@@ -1,23 +1,123 @@
-"""The configured upstreams, and which of them serves a model."""
+"""The upstreams of the settings, and which of them serves a model.
+
+An upstream takes a request and returns a response whose body is still arriving.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from recollect.config.server_fields import ResponsesMode
 from recollect.config.settings import Settings
 from recollect.errors import ModelUnavailable, UpstreamUnavailable
 from recollect.http.auth.address import checked_url
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
 from recollect.models.local_chat import LocalChat, LocalEndpoint
+from recollect.service.extractive_answer import RequestMemory
 
 if TYPE_CHECKING:
     from recollect.http.upstream.http_upstream import HttpUpstream
+
+Header: TypeAlias = tuple[bytes, bytes]
+# An answer that has to be read as a whole may be as large as a request.
+MAX_BUFFERED_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRequest:
+    """A request to an upstream; `path` is appended to its base URL as it is, with the query.
+
+    `memory` never leaves this process; None means that memory is off for the request.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Sequence[Header] = ()
+    body: bytes | AsyncIterable[bytes] = b""
+    memory: RequestMemory | None = None
+
+
+class UpstreamResponse(Protocol):
+    """A response whose head has arrived and whose body is arriving."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Iterate over the body as it arrives, encoded as the headers say; raises UpstreamBroken if it breaks."""
+        ...
+
+    async def close(self) -> None:
+        """Release the connection; an upstream that is still sending notices at once."""
+        ...
+
+
+class Upstream(Protocol):
+    """An endpoint that answers chats."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        """Return the response once its head has arrived, or raise UpstreamUnavailable."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedResponse:
+    """A response that was read, and the `rest` of one that is too large; `parts` are relayed one by one."""
+
+    status: int
+    headers: Sequence[Header]
+    parts: Sequence[bytes]
+    rest: AsyncIterator[bytes] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.rest is None
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
+        if self.rest is not None:
+            async for part in self.rest:
+                yield part
+
+    async def close(self) -> None: ...
+
+
+async def buffer_response(response: UpstreamResponse, *, max_bytes: int = MAX_BUFFERED_BYTES) -> BufferedResponse:
+    """Read a response to its end and close it; of one larger than `max_bytes` the rest is left to the caller."""
+    if isinstance(response, BufferedResponse):
+        return response
+    parts: list[bytes] = []
+    size, chunks = 0, response.chunks()
+    try:
+        async for chunk in chunks:
+            parts.append(chunk)
+            size += len(chunk)
+            if size > max_bytes:
+                return BufferedResponse(response.status, tuple(response.headers), parts, chunks)
+    except BaseException:
+        await response.close()
+        raise
+    await response.close()
+    return BufferedResponse(response.status, tuple(response.headers), parts)
+
 
 LOCAL_PREFIX = "local:"
 OPENAI_URL = "https://api.openai.com/v1"

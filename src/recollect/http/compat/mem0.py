@@ -2,77 +2,323 @@
 
 from __future__ import annotations
 
-import ast
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import Body, HTTPException, Query, Request
+from fastapi import Body, HTTPException, Path, Query, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
+from recollect.http.api.schemas import check_number_range
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep, parse_public_id, public_id
-from recollect.http.compat.mem0.filters import (
+from recollect.http.compat.mem0_filters import (
     ANYONE,
     FIELDS,
+    KINDS,
     MATCH_NOTHING,
     MAX_NAME_CHARS,
     METADATA_FIELDS,
+    EntityFields,
+    EntityQuery,
+    check_entity_fields,
     entity_metadata,
     entity_names,
     entity_scope,
     filter_for,
     find_owners,
     parse_entity_ids,
+    parse_query_filter,
     to_entity,
+    to_iso,
+    to_mem0_memory,
     user_from_filter,
 )
-from recollect.http.compat.mem0.schemas import (
-    EntityKind,
-    EntityName,
-    EntityQuery,
-    Mem0Add,
-    Mem0Added,
-    Mem0Batch,
-    Mem0Change,
-    Mem0Entities,
-    Mem0Entity,
-    Mem0Error,
-    Mem0HistoryEntry,
-    Mem0ListRequest,
-    Mem0Memory,
-    Mem0Message,
-    Mem0Paged,
-    Mem0Pong,
-    Mem0Results,
-    Mem0Search,
-    Mem0Updated,
-    MemoryId,
-    MemoryRows,
-    to_mem0_history,
-    to_mem0_memory,
-)
 from recollect.http.errors import ErrorInfo
+from recollect.http.params import (
+    Count,
+    FreeText,
+    RequiredName,
+    ResponseModel,
+    Seconds,
+    Text,
+    Time,
+    UnitFloat,
+    example,
+)
 from recollect.http.routing import Router, check_query_names
 from recollect.model.arguments import parse_messages
+from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.job import JobState
 from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.messages import describe_excess, message_role, message_text
-from recollect.model.query import Filter, Listing, Op, both, where
+from recollect.model.query import MAX_VALUES, Filter, Listing, Op, both, where
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
-from recollect.model.text import normalise_invisible
+from recollect.model.text import MAX_TEXT_BYTES, normalise_invisible
 from recollect.model.times import as_utc
 from recollect.model.turn import Role
 from recollect.remember import MemoryInput
+
+_MEMORY_ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90.YWxleA"
+Event: TypeAlias = Literal["ADD", "UPDATE", "DELETE"]
+_EVENTS: Mapping[ChangeKind, Event] = {ChangeKind.ADD: "ADD", ChangeKind.RESTORE: "ADD", ChangeKind.FORGET: "DELETE"}
+Timestamp = Annotated[Seconds | Time, Field(description="When it was said: ISO 8601, or seconds since 1970.")]
+Day = Annotated[str, Field(max_length=10, json_schema_extra={"format": "date"}, description="The last valid day.")]
+Filters = Annotated[
+    dict[str, Any],
+    Field(
+        strict=True,
+        description="All names must match. A value means eq, a list means in, an object has operators; AND, OR and "
+        "NOT combine filters. A name that is no field of a memory is one in its metadata.",
+    ),
+    AfterValidator(check_number_range),
+]
+
+
+def _check_message(message: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(message.get("role"), str):
+        raise ValueError("a message must be an object with a role and content")
+    return message
+
+
+_Message = Annotated[
+    dict[str, Any],
+    AfterValidator(_check_message),
+    WithJsonSchema(
+        {"type": "object", "properties": {"role": {"type": "string"}, "content": {}}, "required": ["role"]}
+    ),
+]
+
+
+class Mem0Add(EntityFields):
+    """Messages to learn from, or to store verbatim if `infer` is false."""
+
+    model_config = example(messages=[{"role": "user", "content": "I'm allergic to peanuts"}], user_id="alex")
+
+    messages: Annotated[str, Field(max_length=MAX_TEXT_BYTES)] | _Message | list[_Message]
+    filters: Annotated[dict[str, Any], AfterValidator(check_entity_fields)] | None = Field(
+        default=None, description="The owner, where clients name it here."
+    )
+    metadata: dict[str, Any] | None = None
+    infer: bool = True
+    timestamp: Timestamp | None = None
+    expiration_date: Day | None = None
+
+
+class Mem0ListRequest(EntityFields):
+    """A filter; the owner is named by a field, in the filter, by `X-Memory-User` or by the key."""
+
+    model_config = example(filters={"user_id": "alex"})
+
+    filters: Filters | None = None
+    categories: list[FreeText] | None = Field(default=None, max_length=MAX_VALUES)
+    start_date: Time | None = None
+    end_date: Time | None = None
+    metadata: Annotated[dict[str, Any], Field(strict=True), AfterValidator(check_number_range)] | None = None
+    fields: list[str] | None = Field(default=None, description="Return only these fields of each memory.")
+
+    @property
+    def filter(self) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = [self.entity_ids(user_from_filter(self.filters)), self.filters or {}]
+        if self.categories:
+            parts.append({"categories": {"in": self.categories}})
+        if self.metadata:
+            parts.append({"metadata": self.metadata})
+        bounds = {"gte": self.start_date, "lte": self.end_date}
+        created_at = {op: each for op, each in bounds.items() if each is not None}
+        return {"AND": [*filter(None, parts), *([{"created_at": created_at}] if created_at else [])]}
+
+
+class Mem0Search(Mem0ListRequest):
+    """A search."""
+
+    model_config = example(query="What must Alex not eat?", filters={"user_id": "alex"}, top_k=5)
+
+    query: Text
+    top_k: Count | None = None
+    limit: Count | None = Field(default=None, description="The same as top_k, which overrides it.")
+    threshold: UnitFloat | None = None
+
+
+class Mem0Change(BaseModel):
+    """New values for some fields of a memory; an `expiration_date` of null removes it."""
+
+    model_config = ConfigDict(
+        extra="ignore", strict=True, json_schema_extra={"examples": [{"text": "Alex is allergic to nuts"}]}
+    )
+
+    text: Text | None = None
+    data: Text | None = None
+    memory: Text | None = None
+    metadata: dict[str, Any] | None = None
+    timestamp: Timestamp | None = None
+    expiration_date: Day | None = None
+
+    @property
+    def content(self) -> str | None:
+        """Return the new text, by whichever name."""
+        return next((each for each in (self.text, self.data, self.memory) if each is not None), None)
+
+
+class Mem0BatchItem(Mem0Change):
+    """One memory of a batch, and its new values if it is to change."""
+
+    model_config = example(memory_id=_MEMORY_ID, text="Alex is allergic to nuts")
+
+    memory_id: str
+
+
+class Mem0Batch(BaseModel):
+    """Several memories."""
+
+    model_config = example(memories=[{"memory_id": _MEMORY_ID, "text": "Alex is allergic to nuts"}])
+
+    memories: list[Mem0BatchItem] = Field(min_length=1, max_length=1000)
+
+
+MemoryId = Annotated[str, Path(description="The id of a memory, as these routes return it.")]
+EntityKind = Annotated[Literal["user", "agent", "app", "run"], Path(description="The kind of the entity.")]
+EntityName = Annotated[RequiredName, Path(description="The name of the entity; not `*`.")]
+
+
+class Mem0Error(ResponseModel):
+    """An error."""
+
+    detail: str
+
+
+class Mem0Memory(ResponseModel):
+    """A memory."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str
+    memory: str
+    user_id: str | None
+    agent_id: str | None
+    app_id: str | None
+    run_id: str | None
+    hash: str
+    metadata: dict[str, Any] | None
+    categories: list[str]
+    created_at: str
+    updated_at: str
+    expiration_date: str | None
+
+
+class Mem0Updated(Mem0Memory):
+    """The memory after a change."""
+
+    message: str = "Memory updated successfully!"
+
+
+class Mem0HistoryEntry(ResponseModel):
+    """A change of a memory."""
+
+    id: str
+    memory_id: str
+    old_memory: str | None
+    new_memory: str | None
+    event: Event
+    user_id: str | None
+    created_at: str
+    updated_at: str
+
+
+class Mem0Message(ResponseModel):
+    """A message that says what was done."""
+
+    message: str
+
+
+class Mem0Added(ResponseModel):
+    """The memories that were stored or learned; PENDING if learning continues in the background."""
+
+    results: list[dict[str, Any]]
+    status: Literal["SUCCEEDED", "PENDING"]
+    event_id: str | None = None
+
+
+MemoryRows: TypeAlias = Annotated[
+    list[dict[str, Any]], Field(description="Memories, or the requested fields of each; with a score in a search.")
+]
+
+
+class Mem0Paged(ResponseModel):
+    """A page of memories."""
+
+    count: int = Field(ge=0)
+    next: str | None = Field(description="The URL of the next page.")
+    previous: str | None
+    results: MemoryRows
+
+
+class Mem0Results(ResponseModel):
+    """Memories."""
+
+    results: MemoryRows
+
+
+class Mem0Entity(ResponseModel):
+    """A user, agent, app or run that has memories."""
+
+    id: str
+    name: str
+    type: str = Field(json_schema_extra={"enum": list(KINDS)})
+    total_memories: int = Field(ge=0)
+    metadata: dict[str, Any] | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+
+
+class Mem0Entities(ResponseModel):
+    """The entities that have memories."""
+
+    count: int = Field(ge=0)
+    next: str | None = None
+    previous: str | None = None
+    results: list[Mem0Entity]
+
+
+class Mem0Pong(ResponseModel):
+    """The server's status; clients require an organisation and a project."""
+
+    status: str = "ok"
+    org_id: str = "recollect"
+    project_id: str = "recollect"
+    user_email: str | None = None
+
+
+def to_mem0_history(record: MemoryRecord, entries: Sequence[HistoryEntry], memory_id: str) -> list[Mem0HistoryEntry]:
+    """Return the changes of a memory, oldest first; `entries` come newest first and have only what they changed."""
+    kind, name = to_entity(record.scope.user)
+    content, changes = record.content, []
+    for entry in entries:
+        event: Event = _EVENTS.get(entry.verb, "UPDATE")
+        before = (entry.before or {}).get("content", content)
+        changes.append(
+            Mem0HistoryEntry(
+                id=str(entry.id),
+                memory_id=memory_id,
+                old_memory=None if event == "ADD" else before,
+                new_memory=None if event == "DELETE" else content,
+                event=event,
+                user_id=name if kind == "user" else None,
+                created_at=to_iso(entry.at),
+                updated_at=to_iso(entry.at),
+            )
+        )
+        content = before
+    return changes[::-1]
+
 
 # mem0's clients wait five minutes for learning; an LLM that takes longer than this is not waited for.
 LEARN_S = 60.0
 _MAX_OWNERS = 100
 _MAX_LISTED = 10_000
-_MAX_FILTER_CHARS = 4_000
 # No user has this name: ids contain no control characters.
 _NOBODY = "\0"
 _NAME_THE_OWNER = "Name the owner of the memories: one of user_id, agent_id, app_id and run_id"
@@ -308,23 +554,9 @@ async def delete_all(
 ) -> Mem0Message:
     """Forget all memories of an owner, or those that match a filter; this can be undone."""
     check_query_names(request, {*FIELDS, "filters", *_IGNORED_PARAMS})
-    parsed = _parse_filters(filters)
+    parsed = parse_query_filter(filters)
     await _delete_all(ctx, owner.entity_ids(user_from_filter(parsed)), parsed)
     return Mem0Message(message="Memories deleted successfully!")
-
-
-def _parse_filters(text: str | None) -> dict[str, Any]:
-    """Parse a filter in a query string; mem0's Python client writes it as a Python literal."""
-    if text is None:
-        return {}
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            filters = parse(text[:_MAX_FILTER_CHARS])
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        if isinstance(filters, dict):
-            return filters
-    raise InvalidInput('filters must be a JSON object, such as {"user_id": "alex"}')
 
 
 async def _delete_all(ctx: Context, names: Mapping[str, str], filters: Mapping[str, Any]) -> None:

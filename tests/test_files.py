@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from recollect import AsyncMemory
+from recollect import files as limits
 from recollect.cache.redis_client import RateLimiter
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, TooFast, ToolFailed
-from recollect.files import store as limits
-from recollect.files.records import MAX_NAME_BYTES, parse_path
-from recollect.files.store import MemoryFiles, run_command
+from recollect.files import MAX_NAME_BYTES, MemoryFiles, parse_path, run_command
 from recollect.model.change import Actor, Author
 from recollect.model.scope import Scope
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
-from recollect.agent.tools.tool import Tool, Toolbox
+from recollect.agent.tools import Tool, Toolbox
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, MissingExtra, RecollectError, ToolFailed, Unavailable
 

@@ -1,4 +1,4 @@
-"""mem0's names and filter language: owners and users, and filters translated into ours.
+"""mem0's names, filter language and form of a memory: owners and users, and filters translated into ours.
 
 user_id is the user, run_id the session; agent_id and app_id are metadata. Memories are stored at the level of the
 user (or of the project that a key is limited to), so that a filter by one name finds what was stored under several,
@@ -8,14 +8,21 @@ so on.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.errors import InvalidFilter, InvalidInput, NotAllowed
 from recollect.http.auth.caller import Caller
-from recollect.http.compat.context import SEPARATOR
-from recollect.http.params import NAME_PATTERN, NO_CONTROL
+from recollect.http.compat.context import SEPARATOR, public_id
+from recollect.http.params import CHECKED_NAME, NAME_PATTERN, NO_CONTROL, OPTIONAL_NAME_PATTERN, Name
+from recollect.model.memory import MemoryRecord, text_hash
 from recollect.model.query import EVERYTHING, MAX_DEPTH, And, Filter, Not, Op, Or, Where, parse_filter, where
 from recollect.model.scope import Scope
 from recollect.model.text import MAX_ID_CHARS, validate_id
@@ -31,6 +38,7 @@ _OUR_FIELDS = {
     "memory": "content",
     "run_id": "session_id",
 }
+_MAX_FILTER_CHARS = 4_000
 _JOINERS = ("AND", "OR", "NOT")
 _OPS = {*Op, "nin", "icontains"}
 _USER_NAME, _ENTITY_NAME = re.compile(NAME_PATTERN), re.compile(NO_CONTROL)
@@ -57,6 +65,20 @@ def find_owners(names: Sequence[tuple[str, str]]) -> set[str]:
     """Return the users that a filter with these names selects; "*" if it selects all of them."""
     # Any agent means any agent of the users that are named.
     return {to_user(field.removesuffix("_id"), name) for field, name in names if name != ANYONE or field == "user_id"}
+
+
+def parse_query_filter(text: str | None) -> dict[str, Any]:
+    """Parse a filter in a query string; mem0's Python client writes it as a Python literal."""
+    if text is None:
+        return {}
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            filters = parse(text[:_MAX_FILTER_CHARS])
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(filters, dict):
+            return filters
+    raise InvalidInput('filters must be a JSON object, such as {"user_id": "alex"}')
 
 
 def filter_for(user: str, plain: Mapping[str, Any]) -> Filter:
@@ -237,3 +259,61 @@ def user_from_filter(filters: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the one user that a filter requires at its top level, by field, if there is one."""
     value = (filters or {}).get("user_id")
     return {"user_id": value} if isinstance(value, str) and value != "*" else {}
+
+
+EntityId = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
+
+
+class EntityFields(BaseModel):
+    """The owner of memories; other fields, which mem0's clients send as well, are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    user_id: Name | None = Field(default=None, description="The user; at least one of the four is required.")
+    agent_id: EntityId | None = Field(default=None, description="The agent.")
+    app_id: EntityId | None = Field(default=None, description="The app.")
+    run_id: EntityId | None = Field(default=None, description="The run, which is a session.")
+
+    def entity_ids(self, *sources: Mapping[str, Any] | None) -> dict[str, str]:
+        """Return the entities that the fields and the sources name."""
+        return parse_entity_ids({name: getattr(self, name) for name in FIELDS}, *sources)
+
+
+async def _entity_query(owner: Annotated[EntityFields, Query()]) -> EntityFields:
+    return owner
+
+
+EntityQuery = Annotated[EntityFields, Depends(_entity_query)]
+
+
+def check_entity_fields(filters: dict[str, Any]) -> dict[str, Any]:
+    EntityFields.model_validate(filters)
+    return filters
+
+
+def to_mem0_memory(
+    record: MemoryRecord, caller: Caller, *, score: float | None = None, fields: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return a memory as mem0's clients expect it, or only its id and some fields."""
+    kind, name = to_entity(record.scope.user)
+    metadata = {each: value for each, value in record.metadata.items() if each not in FIELDS}
+    memory = {
+        "id": public_id(record, caller),
+        "memory": record.content,
+        "user_id": name if kind == "user" else None,
+        "agent_id": record.metadata.get("agent_id"),
+        "app_id": record.metadata.get("app_id"),
+        "run_id": record.scope.session or None,
+        "hash": text_hash(record.content),
+        "metadata": metadata or None,
+        "categories": list(record.tags) or [str(record.category)],
+        "created_at": to_iso(record.created_at),
+        "updated_at": to_iso(record.updated_at),
+        "expiration_date": record.expires_at.date().isoformat() if record.expires_at else None,
+        **({} if score is None else {"score": round(score, 6)}),
+    }
+    return {name: memory[name] for name in memory if name == "id" or name in fields} if fields else memory
+
+
+def to_iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()

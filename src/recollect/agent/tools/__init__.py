@@ -1,1 +1,0 @@
-"""Tools of an agent: Python functions, HTTP requests, MCP servers, and memory."""

@@ -31,9 +31,10 @@ _MAX_QUOTE_CHARS = 300
 _MAX_READ_CHARS = 20_000
 # Quotes whose score relative to the best one is lower are about something else.
 _MIN_RELATIVE_SCORE = 0.6
-_MIN_RELATIVE_SCORE_KEYED = 0.4
 # Hits with at least this score are more likely an answer than not.
 _CONFIDENT_SCORE = 0.5
+# Sentences of turns that are questions with at least this probability are not quoted.
+_QUESTION_PROBABILITY = 0.8
 # Sentences that share this part of their words and differ in a number are about one fact.
 _MIN_OVERLAP = 0.5
 
@@ -56,16 +57,12 @@ class RequestMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quote:
-    """A sentence of a memory, its relevance, and how many terms it shares with the question.
-
-    A keyed fact has one value at a time, and this is the current one.
-    """
+    """A sentence of a memory, its relevance, and how many terms it shares with the question."""
 
     hit: Hit
     text: str
     shared: int
     relevance: float
-    is_keyed: bool
 
     @property
     def created_at(self) -> datetime:
@@ -129,19 +126,12 @@ def _select_quotes(question: str, hits: Sequence[Hit]) -> list[_Quote]:
     quotes.sort(key=lambda each: (-each.relevance, -each.created_at.timestamp()))
     if not analyze_question(question).is_about_past:
         quotes = _keep_newest(quotes)
-        # An outdated sentence may match the question better than the current keyed fact.
-        keyed = [
-            each
-            for each in quotes
-            if each.is_keyed and _is_comparable(each, quotes[0], min_ratio=_MIN_RELATIVE_SCORE_KEYED)
-        ]
-        quotes = keyed or quotes
     return [each for each in quotes if each is quotes[0] or _is_comparable(each, quotes[0])][:_MAX_QUOTES]
 
 
-def _is_comparable(quote: _Quote, best: _Quote, *, min_ratio: float = _MIN_RELATIVE_SCORE) -> bool:
+def _is_comparable(quote: _Quote, best: _Quote) -> bool:
     """Return whether it answers as well; sentences near an answer score well too, but share fewer terms."""
-    return quote.relevance >= min_ratio * best.relevance and quote.shared >= best.shared
+    return quote.relevance >= _MIN_RELATIVE_SCORE * best.relevance and quote.shared >= best.shared
 
 
 def _overview_quotes(hits: Sequence[Hit]) -> list[_Quote]:
@@ -239,7 +229,9 @@ def _make_quote(hit: Hit, learned: Sequence[Hit], question_terms: frozenset[str]
     sentences = [
         each
         for each in _split_sentences(text)
-        if not (is_question(each) if is_turn else each.endswith(QUESTION_MARKS))
+        if not (
+            is_question(each, min_probability=_QUESTION_PROBABILITY) if is_turn else each.endswith(QUESTION_MARKS)
+        )
     ]
     if not sentences:
         return None
@@ -253,7 +245,6 @@ def _make_quote(hit: Hit, learned: Sequence[Hit], question_terms: frozenset[str]
         text=one_line(defang(words).text),
         shared=max(*shared, 0, *(len(question_terms.intersection(terms_of(each.memory))) for each in learned)),
         relevance=max(map(_relevance, (hit, *learned))),
-        is_keyed=any(each.record.key and _relevance(each) for each in (hit, *learned)),
     )
 
 

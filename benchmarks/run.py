@@ -18,9 +18,8 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks import remember
-from benchmarks.corpus import questions, sentences
+from benchmarks.corpus import questions
 from benchmarks.harness import (
-    AUTHOR,
     BATCH,
     WARMUP,
     fill,
@@ -28,12 +27,10 @@ from benchmarks.harness import (
     recall_request,
     resident_mb,
     running_service,
-    time_calls,
 )
 from recollect.config.settings import load
 from recollect.model.scope import Scope
 from recollect.models.embedding import Embedder
-from recollect.remember import MemoryInput
 from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.wiring import open_embedder
@@ -79,7 +76,6 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
         print(f"\nwith {args.others} other users of {args.other_memories} memories each (added in {took_s:.0f} s):")
         for user, matrix in matrices.items():
             await report(services, embedder, user, matrix, args.questions)
-        await measure_adds(service, args.adds)
         await report_sizes(service, next(iter(matrices)))
 
 
@@ -109,20 +105,6 @@ async def report(
             print("        " + "   ".join(f"{step} {took_us:,.0f}" for step, took_us in cost.steps_us.items()))
 
 
-async def measure_adds(service: Service, count: int) -> None:
-    """Add memories, each on disk before the call returns: one at a time, then concurrently."""
-    texts = sentences(99)
-
-    async def add(number: int) -> None:
-        await service.add(Scope(f"writer-{number % 50}"), MemoryInput(content=next(texts)), by=AUTHOR)
-
-    alone = await time_calls(add, times=max(10, count // 15))
-    started = perf_counter()
-    await asyncio.gather(*(add(number) for number in range(count)))
-    print(f"\nadds, synced to disk: one at a time {alone} = {1e6 / alone.p50_us:,.0f}/s; "
-          f"{count:,} concurrently {count / (perf_counter() - started):,.0f}/s")  # fmt: skip
-
-
 async def report_sizes(service: Service, user: str) -> None:
     """Print the disk space and memory used."""
     stats = await service.stats()
@@ -140,8 +122,7 @@ async def main() -> None:
     parser.add_argument("--others", type=int, default=1000, help="other users in the same file")
     parser.add_argument("--other-memories", type=int, default=100, help="memories of each of them")
     parser.add_argument("--questions", type=int, default=300)
-    parser.add_argument("--adds", type=int, default=5000)
-    parser.add_argument("--turns", type=int, default=4000, help="messages to acknowledge")
+    parser.add_argument("--turns", type=int, default=4000, help="memories and messages to write")
     parser.add_argument("--jobs", type=int, default=400, help="exchanges to learn from")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as home:

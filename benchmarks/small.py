@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 OPTIONS = {
     "proxy": "--clients 2 --streams 4 --seconds 0.2 --rounds 1 --memories 5 --readers 5",
     "cache": "--memories 50 --questions 10",
-    "run": "--sizes 50,100 --others 2 --other-memories 5 --questions 10 --adds 20 --turns 20 --jobs 10",
+    "run": "--sizes 50,100 --others 2 --other-memories 5 --questions 10 --turns 20 --jobs 10",
     "engines": "pgvector chroma-folder milvus-lite --sizes 50,100 --questions 6 --seconds 0.3",
     "scale": "--stores sqlite,pgvector --memories 1000 --users 12 --ordinary 2 --small 400 --questions 6 --adds 10",
     "services": "--users 3 --memories 10 --rate 20 --seconds 1 --questions 5",

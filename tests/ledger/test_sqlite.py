@@ -15,11 +15,13 @@ from recollect.ledger.sql.tx import run_now
 from recollect.ledger.sql.vectors import drop_vectors
 from recollect.ledger.sqlite import open_in_memory, open_sqlite
 from recollect.ledger.sqlite_connection import SqliteTx
+from recollect.model.change import Add, Change, ChangeKind, Forget, Update
 from recollect.model.erasure import ErasureRequest, Target
+from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
-from tests.support.ledger_samples import ALL, BY, MODEL, say
+from tests.support.ledger_samples import ALL, ANN, BY, MODEL, memory, say, turn
 
 MODELS = (EmbeddingModel("old", 4), EmbeddingModel("new", 4))
 _EVERY = 10
@@ -124,4 +126,38 @@ async def test_a_ledger_in_memory_erases_and_has_no_backup(tmp_path: Path) -> No
     assert await ledger.users() == []
     with pytest.raises(Unsupported, match="export"):
         await ledger.backup(tmp_path / "backup.db", lambda done, total: None)
+    await ledger.close()
+
+
+async def test_changes_that_wait_together_see_each_other_in_the_order_of_their_calls(tmp_path: Path) -> None:
+    ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
+    tea, again, key = memory("likes tea"), memory("likes tea"), memory("likes tea", scope=Scope("bob"))
+    changes: list[Change] = [Add(tea), Update(tea.id, {"content": "likes coffee"}), Add(again), Forget(tea.id)]
+    applied = await asyncio.gather(
+        *(ledger.apply(ANN, [each], by=BY) for each in changes), ledger.apply(key.scope, [Add(key)], by=BY)
+    )
+    assert all(each.outcomes[0].changed for each in applied)
+    assert {each.id: each.status for each in await ledger.get(ANN, [tea.id, again.id])} == {
+        tea.id: Status.FORGOTTEN,
+        again.id: Status.ACTIVE,
+    }
+    verbs = [line.verb for line in reversed(await ledger.history(ANN))]
+    assert verbs == [ChangeKind.ADD, ChangeKind.UPDATE, ChangeKind.ADD, ChangeKind.FORGET]
+    assert [(await ledger.revision(user)).number for user in ("ann", "bob")] == [4, 1]
+    assert await ledger.check() == []
+    await ledger.close()
+
+
+async def test_a_turn_that_is_sent_twice_at_once_is_stored_once_and_both_callers_get_it(tmp_path: Path) -> None:
+    ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
+    twice, other = turn("I like tea"), turn("I like coffee")
+    results = await asyncio.gather(
+        *(ledger.append(MONDAY, [each], vectors=[None], by=BY, received_at=now()) for each in (twice, other, twice))
+    )
+    assert [[(each.id, each.position) for each in result.turns] for result in results] == [
+        [(twice.id, 1)],
+        [(other.id, 2)],
+        [(twice.id, 1)],
+    ]
+    assert [each.id for each in await ledger.turns(MONDAY)] == [twice.id, other.id]
     await ledger.close()

@@ -19,7 +19,7 @@ from recollect.models.embedder_wrappers import CachedEmbedder, unit_rows
 from recollect.models.embedding import Embedder
 from recollect.models.hub import HubEmbedder
 from recollect.models.openai_embedder import OpenAIEmbedder
-from recollect.models.static_embedder import BUNDLED_TABLE, StaticEmbedder
+from recollect.models.static_embedder import BUNDLED_TABLE, StaticEmbedder, load_tokenizer, word_piece_ids
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, html_page, http_error, no_body, reset, truncated
@@ -54,6 +54,18 @@ class TestStaticEmbedder:
         vectors = await embedder.embed(["one", "two words", "three words here"])
         assert embedder.model.name.startswith("recollect-static-")
         assert_unit_rows(vectors, rows=3, dimensions=embedder.model.dimensions)
+
+    def test_words_are_split_into_pieces_as_by_the_tokenizer(self) -> None:
+        tokenizer = load_tokenizer()
+        chars = "".join(map(chr, range(128)))
+        texts = [
+            *("Anna's e-mail: anna_k@example.com, 3.5% of $1,000!", "two\nlines\n", "a" * 101, "unbelievably  long"),
+            *(f"ab{char}Cd" for char in chars),
+        ]
+        expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+        assert word_piece_ids(texts) == expected
+        # From the cache, and changed by nobody.
+        assert word_piece_ids(texts) == expected
 
     async def test_texts_that_mean_the_same_are_closer_than_texts_that_do_not(self, embedder: StaticEmbedder) -> None:
         other = "The quarterly tax report is due."

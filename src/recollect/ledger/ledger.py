@@ -151,12 +151,16 @@ class Ledger:
         """
         changes, effects = await self.clean.changes(changes), await self.clean.effects(effects)
         by = self.clean.author(by)
-        applied = await self.engine.write(
-            lambda tx: change_sql.apply(
-                tx, scope, changes, by=by, model=self._model, once=once, effects=effects, since=since
-            ),
-            tenant=scope.user,
-        )
+        if changes and not effects and once is None and since is None:
+            request = change_sql.ChangeRequest(scope, changes, by, self._model)
+            applied = await self.engine.write_each(change_sql.apply_each, request, tenant=scope.user)
+        else:
+            applied = await self.engine.write(
+                lambda tx: change_sql.apply(
+                    tx, scope, changes, by=by, model=self._model, once=once, effects=effects, since=since
+                ),
+                tenant=scope.user,
+            )
         self.on_change(scope.user)
         saved = sum(
             outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
@@ -197,10 +201,9 @@ class Ledger:
         jobs either. Without it, an existing id raises Conflict.
         """
         turns, vectors = await self.clean.turns(turns, vectors)
-        new, jobs = turn_sql.NewTurns(turns, vectors, self._model, self.clean.author(by)), await self.clean.jobs(jobs)
-        appended = await self.engine.write(
-            lambda tx: turn_sql.append(tx, scope, new, jobs=jobs, received_at=received_at), tenant=scope.user
-        )
+        by, jobs = self.clean.author(by), await self.clean.jobs(jobs)
+        new = turn_sql.NewTurns(scope, turns, vectors, self._model, by, jobs, received_at)
+        appended = await self.engine.write_each(turn_sql.append_each, new, tenant=scope.user)
         self.on_change(scope.user)
         return appended
 

@@ -125,6 +125,7 @@ except ImportError as error:
     raise MissingExtra("PostgreSQL", "postgres") from error
 
 T = TypeVar("T")
+R = TypeVar("R")
 OLDEST = 14
 CONNECTIONS = 10
 CONNECT_S = 10.0
@@ -299,6 +300,12 @@ class PostgresEngine:
                     # Other transactions go on meanwhile.
                     await asyncio.sleep(random.uniform(0.5, 1.5) * MIGRATION_PAUSE_S)
             return await self._retry(self._transaction, body, tenant)
+
+    async def write_each(
+        self, body: Callable[[Tx, Sequence[R]], Coroutine[Any, Any, Sequence[T]]], request: R, *, tenant: Tenant
+    ) -> T:
+        [result] = await self.write(lambda tx: body(tx, [request]), tenant=tenant)
+        return result
 
     async def _retry(
         self, attempt: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any], tenant: Tenant

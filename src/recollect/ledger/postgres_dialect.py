@@ -211,6 +211,13 @@ class PostgresDialect:
         # Not an array of integers: asyncpg takes milliseconds to learn that type, on every connection.
         return f"{column} = ANY (ARRAY(SELECT jsonb_array_elements_text(:{param})::bigint))"
 
+    def among_tuples(self, columns: Sequence[str], param: str) -> str:
+        # A transaction is of one user: compared with one value, so that partitions of others are not looked at.
+        user, *rest = columns
+        members = f"FROM jsonb_array_elements(:{param}) member"
+        tests = (f"{name} = ANY (ARRAY(SELECT member ->> {at} {members}))" for at, name in enumerate(rest, 1))
+        return " AND ".join((f"{user} = (CAST(:{param} AS jsonb) -> 0 ->> 0)", *tests))
+
     def contains(self, column: str, param: str) -> str:
         return f"strpos({column}, :{param}) > 0"
 

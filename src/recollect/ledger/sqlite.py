@@ -119,6 +119,7 @@ def _empty_log(connection: apsw.Connection, path: Path, max_wait_s: float) -> li
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 _engines: WeakSet[SqliteEngine] = WeakSet()
 
 
@@ -186,7 +187,17 @@ class SqliteEngine:
 
     async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
         self._check_open()
-        return await self._writer.submit(body)
+
+        async def run(tx: Tx, requests: Sequence[None]) -> list[T]:
+            return [await body(tx)]
+
+        return await self._writer.submit(run, None)
+
+    async def write_each(
+        self, body: Callable[[Tx, Sequence[R]], Coroutine[Any, Any, Sequence[T]]], request: R, *, tenant: Tenant
+    ) -> T:
+        self._check_open()
+        return await self._writer.submit(body, request)
 
     def _check_open(self) -> None:
         """Raise StoreUnavailable if this is closed, or if its file is not in its place."""

@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import apsw
 import numpy as np
 
 from recollect.errors import Conflict, DiskFull, RecollectError, StoreBusy, StoreCorrupt, StoreUnavailable
+from recollect.lazy_pattern import lazy_pattern
 from recollect.ledger.sql.tx import OPERATORS, Postings, Row, Tenant, Tx
 from recollect.ledger.sqlite_file import find_rescued
 from recollect.model.query import Op, Where
@@ -90,6 +92,10 @@ class SqliteDialect:
 
     among_numbers = among
 
+    def among_tuples(self, columns: Sequence[str], param: str) -> str:
+        parts = ", ".join(f"value ->> {at}" for at in range(len(columns)))
+        return f"({', '.join(columns)}) IN (SELECT {parts} FROM json_each(:{param}))"
+
     def contains(self, column: str, param: str) -> str:
         return f"instr({column}, :{param}) > 0"
 
@@ -135,6 +141,7 @@ PRAGMA secure_delete = ON;
 PRAGMA foreign_keys = ON;
 PRAGMA cache_size = -16384;
 PRAGMA journal_size_limit = 67108864;
+PRAGMA wal_autocheckpoint = 4000;
 PRAGMA temp_store = MEMORY;
 """
 
@@ -193,10 +200,36 @@ class SqliteTx:
         self._execute(sql, _bound(params)).fetchall()
 
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
-        self._executemany(sql, params).fetchall()
+        start = 0
+        for count in _ROWS_TOGETHER:
+            if len(params) - start < count or (insert := _multi_row_insert(sql, count)) is None:
+                continue
+            text, names = insert
+            while len(params) - start >= count:
+                rows = params[start : start + count]
+                self._execute(text, [row[name] for row in rows for name in names]).fetchall()
+                start += count
+        if start < len(params):
+            self._executemany(sql, params[start:]).fetchall()
 
     async def restrict_to(self, tenant: Tenant) -> None:
         """Do nothing: SQLite has no row-level security."""
+
+
+# Rows that one statement inserts. Each statement lets other threads run, and waits for its turn afterwards.
+_ROWS_TOGETHER = (64, 16, 4)
+_INSERT = lazy_pattern(r"INSERT (INTO .* VALUES )\((:\w+(?:, :\w+)*)\)")
+
+
+@cache
+def _multi_row_insert(sql: str, count: int) -> tuple[str, list[str]] | None:
+    """Return the statement that inserts so many rows, and the names of the parameters of each; None for others."""
+    if (match := _INSERT.fullmatch(sql)) is None:
+        return None
+    names = [name[1:] for name in match[2].split(", ")]
+    row = f"({', '.join('?' * len(names))})"
+    # A failed write is rolled back as a whole, so that the statement needs no journal of its own.
+    return f"INSERT OR FAIL {match[1]}{', '.join([row] * count)}", names
 
 
 def _bound(params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -168,13 +168,18 @@ _SEPARATE_FIELDS = {"id", "scope", "content", "evidence", "tags", "metadata", "d
 _PLAIN_FIELDS = tuple(name for name in MemoryRecord.__dataclass_fields__ if name not in _SEPARATE_FIELDS)
 
 
-# A write asks several times for the digest of the same long text.
+# A write asks several times for the digest of the same text; of long ones few are cached.
 _LONG_CHARS = 10_000
 
 
 def text_hash(text: str) -> str:
     """Return a digest that ignores case, Unicode form and spacing."""
-    return _hash(text) if len(text) <= _LONG_CHARS else _long_hash(text)
+    return _short_hash(text) if len(text) <= _LONG_CHARS else _long_hash(text)
+
+
+@erasable_cache(256)
+def _short_hash(text: str) -> str:
+    return _hash(text)
 
 
 @erasable_cache(4)
@@ -183,6 +188,8 @@ def _long_hash(text: str) -> str:
 
 
 def _hash(text: str) -> str:
+    if text.isascii() and len(text) <= _LONG_CHARS:
+        return hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=16).hexdigest()
     digest, is_empty, has_space = hashlib.blake2b(digest_size=16), True, False
     for piece in split_long_text(text):
         plain = unicodedata.normalize("NFKC", piece).casefold()

@@ -36,11 +36,13 @@ def unit_rows(vectors: NDArray[Any], texts: Sequence[str]) -> Matrix:
     """Scale each row to length one; a row of zeros gets a direction derived from the words of its text."""
     rows = np.array(vectors, dtype=np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    if not np.isfinite(lengths).all():
-        raise ModelUnavailable("the embedding model answered with numbers that are not finite")
-    for row in np.flatnonzero(lengths < NO_LENGTH).tolist():
-        rows[row] = direction_of_unknown(texts[row], rows.shape[1])
-        lengths[row] = np.linalg.norm(rows[row])
+    # Also if one is not a number; of most rows none is.
+    if not (lengths.min(initial=np.inf) >= NO_LENGTH and lengths.max(initial=0) < np.inf):
+        if not np.isfinite(lengths).all():
+            raise ModelUnavailable("the embedding model answered with numbers that are not finite")
+        for row in np.flatnonzero(lengths < NO_LENGTH).tolist():
+            rows[row] = direction_of_unknown(texts[row], rows.shape[1])
+            lengths[row] = np.linalg.norm(rows[row])
     rows /= lengths[:, None]
     return rows
 

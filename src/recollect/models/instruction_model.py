@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from recollect.lazy_pattern import lazy_pattern
-from recollect.models.linear_text import LinearTextModel, TextInput, hash_ngrams, load_model, tokenize
+from recollect.models.linear_text import TextInput, hash_words, load_model, tokenize
 
 MODEL_FILE = Path(__file__).parent / "instruction.npz"
 OUTPUT = "instruction"
@@ -26,8 +27,12 @@ _MAX_CHARS = 2_000
 
 def has_instruction(text: str) -> bool:
     """Return whether a sentence of the text tells its reader what to do from now on."""
-    inputs = [sentence_features(sentence) for sentence in split(text)]
-    return bool(inputs) and bool(_model().logits(inputs).max() >= MIN_ODDS)
+    weights, bias = _weights()
+    for sentence in split(text):
+        buckets = _buckets(sentence)
+        if sum(map(weights.__getitem__, buckets)) / math.sqrt(len(buckets)) + bias >= MIN_ODDS:
+            return True
+    return False
 
 
 def split(text: str) -> list[str]:
@@ -37,10 +42,15 @@ def split(text: str) -> list[str]:
 
 def sentence_features(sentence: str) -> TextInput:
     """Return the hashed words, pairs and triples of words of a sentence."""
-    buckets = hash_ngrams(tokenize(sentence), BUCKETS, words=3, chars=0)
-    return TextInput(np.array(buckets, np.int64), np.zeros(0, np.float32))
+    return TextInput(np.array(sorted(_buckets(sentence)), np.int64), np.zeros(0, np.float32))
+
+
+def _buckets(sentence: str) -> set[int]:
+    return {gram % BUCKETS for gram in hash_words(tokenize(sentence), 3)}
 
 
 @cache
-def _model() -> LinearTextModel:
-    return load_model(MODEL_FILE)
+def _weights() -> tuple[list[float], float]:
+    """Return the weight of each bucket and the bias: for one sentence, arrays take twice as long."""
+    model = load_model(MODEL_FILE)
+    return model.sparse[:, 0].tolist(), float(model.bias[0])

@@ -6,7 +6,8 @@ each output, so that a file with several outputs stays well below a megabyte and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from zlib import crc32
 
@@ -52,13 +53,14 @@ class LinearTextModel:
         """Return one row of logits for each text, in the order of `outputs`."""
         if not texts:
             return np.empty((0, len(self.outputs)), np.float32)
-        counts = np.array([len(text.buckets) for text in texts])
-        starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+        counts = [len(text.buckets) for text in texts]
         weights = self.sparse[np.concatenate([text.buckets for text in texts])]
         # Each text counts the same, however many features it has.
-        hashed = np.add.reduceat(weights, starts, axis=0) / np.sqrt(counts[:, None].astype(np.float32))
-        named = np.stack([text.dense for text in texts]) @ self.dense
-        rows: Floats = (hashed + named + self.bias).astype(np.float32)
+        rows: Floats = np.add.reduceat(weights, [0, *accumulate(counts[:-1])], axis=0)
+        rows /= np.sqrt(np.array(counts, np.float32))[:, None]
+        if len(self.dense):
+            rows += np.stack([text.dense for text in texts]) @ self.dense
+        rows += self.bias
         return rows
 
 
@@ -96,7 +98,7 @@ def hash_ngrams(
     tokens: Sequence[str], buckets: int, *, prefix: str = "", words: int = 3, chars: int = 5
 ) -> list[int]:
     """Return the buckets of the word n-grams up to `words` and the character n-grams from 2 to `chars`, each once."""
-    seen = {crc32(f"{prefix}{gram}".encode("utf-8", "replace")) % buckets for gram in _word_ngrams(tokens, words)}
+    seen = {gram % buckets for gram in _hash_word_ngrams(tokens, words, prefix)}
     if chars:
         for token in set(tokens):
             padded = f"\x02{token}\x03"
@@ -110,7 +112,7 @@ def hash_ngrams(
 
 def hash_words(tokens: Sequence[str], max_words: int) -> list[int]:
     """Return the hashes of the word n-grams up to `most`, those of single words (and both ends) first."""
-    return [crc32(gram.encode("utf-8", "replace")) for gram in _word_ngrams(tokens, max_words)]
+    return _hash_word_ngrams(tokens, max_words)
 
 
 def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
@@ -118,8 +120,14 @@ def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
     return np.array(sorted({crc32(feature.encode("utf-8", "replace")) % buckets for feature in features}), np.int64)
 
 
-def _word_ngrams(tokens: Sequence[str], max_words: int) -> Iterator[str]:
+def _hash_word_ngrams(tokens: Sequence[str], max_words: int, prefix: str = "") -> list[int]:
+    """Return the hashes of the word n-grams, shorter ones first, each continued from the hash of its first words."""
     padded = ["\x02", *tokens, "\x03"]
-    for size in range(1, max_words + 1):
-        for start in range(len(padded) - size + 1):
-            yield "\x1f".join(padded[start : start + size])
+    words = [word.encode("utf-8", "replace") for word in padded]
+    start = crc32(prefix.encode("utf-8", "replace"))
+    grams = [crc32(word, start) for word in words]
+    hashes, following = list(grams), [b"\x1f" + word for word in words]
+    for size in range(1, max_words):
+        grams = list(map(crc32, following[size:], grams))
+        hashes += grams
+    return hashes

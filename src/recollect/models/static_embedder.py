@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import InvalidSettings
 from recollect.frozen_dataclass import frozen_dataclass
+from recollect.lazy_pattern import lazy_pattern
 from recollect.models.embedding import EmbeddingModel, Matrix, Role
 from recollect.text.stopwords import drop_conversation_words
 
@@ -39,6 +42,9 @@ MANY_TOKENS = 1_024
 # Up to here a batch is tokenised in this thread.
 FEW_TEXTS = 32
 
+_ASCII_WORD = lazy_pattern("[a-z0-9]+|[^ \\na-z0-9]")
+MAX_WORD_CHARACTERS = 32
+
 
 @frozen_dataclass
 class _Table:
@@ -46,6 +52,7 @@ class _Table:
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
     unknown_id: int
+    word_tokens: Callable[[str], list[int]]
 
 
 class StaticEmbedder:
@@ -146,7 +153,13 @@ def _load(folder: Path) -> _Table:
     except Exception as error:
         # The tokenizer raises bare Exceptions.
         raise InvalidSettings(f"{folder} holds no readable table of vectors: {error}") from error
-    return _Table(tokenizer, vectors, scales, unknown_id=tokenizer.token_to_id("[UNK]") or 0)
+
+    @erasable_cache(65_536)
+    def word_tokens(word: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(word, add_special_tokens=False).ids
+        return ids
+
+    return _Table(tokenizer, vectors, scales, tokenizer.token_to_id("[UNK]") or 0, word_tokens)
 
 
 def load_tokenizer(folder: Path = BUNDLED_TABLE) -> Tokenizer:
@@ -164,14 +177,35 @@ def load_tokenizer(folder: Path = BUNDLED_TABLE) -> Tokenizer:
 
 def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:
     """Return the token ids of each text; an empty text has one unknown token."""
+    tokens = [_ascii_tokens(table, text[:MAX_CHARACTERS]) for text in texts]
     # A lone surrogate is legal in a Python string and an error in the tokenizer.
-    clean = [text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8") for text in texts]
-    if len(clean) <= FEW_TEXTS and sum(map(len, clean)) <= INLINE_CHARACTERS:
+    others = {
+        at: texts[at][:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8")
+        for at, ids in enumerate(tokens)
+        if ids is None
+    }
+    if len(others) <= FEW_TEXTS and sum(map(len, others.values())) <= INLINE_CHARACTERS:
         # One by one: starting the tokenizer's threads costs milliseconds on a busy machine.
-        encodings = [table.tokenizer.encode(text, add_special_tokens=False) for text in clean]
+        encodings = [table.tokenizer.encode(text, add_special_tokens=False) for text in others.values()]
     else:
-        encodings = table.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-    return [encoding.ids or [table.unknown_id] for encoding in encodings]
+        encodings = table.tokenizer.encode_batch_fast(list(others.values()), add_special_tokens=False)
+    for at, encoding in zip(others, encodings, strict=True):
+        tokens[at] = encoding.ids
+    return [ids or [table.unknown_id] for ids in tokens]
+
+
+def _ascii_tokens(table: _Table, text: str) -> list[int] | None:
+    """Return the token ids of an ASCII text without very long words, as the tokenizer splits it; None for others.
+
+    It splits at spaces and marks, and each word by itself. Most words are cached, which takes a fifth of the time.
+    """
+    if not text.isascii() or not text.replace("\n", " ").isprintable():
+        return None
+    words = _ASCII_WORD.findall(text.lower())
+    # Very long words are not cached: as keys they would cost more than they save.
+    if max(map(len, words), default=0) > MAX_WORD_CHARACTERS:
+        return None
+    return list(chain.from_iterable(map(table.word_tokens, words)))
 
 
 def _sum(table: _Table, tokens: list[int]) -> NDArray[np.float32]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ _CLAUSE_END = lazy_pattern(
 _WORD = lazy_pattern("[^\\W_\u0900-\u097f]+(?:['\u2019-][^\\W_]+)*|[\u0900-\u0963\u0966-\u097f]+")
 _SPACELESS = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _TOKEN = lazy_pattern(r"[^\W_]+")
+_SPACES = lazy_pattern(r"[ \t\u00a0]+")
 # Words before a command that are no part of it.
 _LEADING_WORDS = frozenset(
     "please and also so then but ok okay just kindly remember note important bitte und por favor s'il vous te plait"
@@ -46,29 +46,47 @@ class _InstructionCues:
 
 def find_instruction(text: str) -> str:
     """Return the phrase that makes the text a standing instruction; empty if there is none."""
-    folded = _fold(text[:MAX_CHARS])
-    by_token, spaceless = _phrases()
-    for token in dict.fromkeys(_TOKEN.findall(folded)):
-        for phrase in by_token.get(token, ()):
-            if phrase in folded and _stands_alone(phrase, folded):
-                return phrase
-    if phrase := next((phrase for phrase in spaceless if phrase in folded), ""):
-        return phrase
-    candidates = [each for each in _languages() if each.opening or any(adverb in folded for adverb in each.adverbs)]
-    for clause in _CLAUSE_END.split(folded):
-        for language in candidates:
-            if instruction := _opening_phrase(clause, language) or _command_phrase(clause, language):
-                return instruction
-    return ""
+    return _FoldedText(text).find_instruction()
 
 
 def may_instruct(text: str) -> bool:
     """Return whether the text contains an instruction, or a word such as "always" that makes one of a command."""
-    folded = _fold(text[:MAX_CHARS])
-    adverbs = (adverb for language in _languages() for adverb in language.adverbs)
-    return any(adverb in folded and _stands_alone(adverb, folded) for adverb in adverbs) or bool(
-        find_instruction(text)
-    )
+    folded = _FoldedText(text)
+    return bool(folded.adverb_languages or folded.find_instruction())
+
+
+class _FoldedText:
+    """A text as it is compared with phrases, and its tokens: most texts share none with any phrase."""
+
+    def __init__(self, text: str) -> None:
+        self.text = _fold(text[:MAX_CHARS])
+        self.tokens = dict.fromkeys(_TOKEN.findall(self.text))
+        by_adverb = _adverbs()
+        self.adverb_languages = {
+            language for adverb in self._phrases_in(by_adverb) for language in by_adverb.languages[adverb]
+        }
+
+    def find_instruction(self) -> str:
+        """Return the phrase that makes the text a standing instruction; empty if there is none."""
+        for phrase in self._phrases_in(_phrases()):
+            return phrase
+        if not self.adverb_languages and _opening_tokens().isdisjoint(self.tokens):
+            return ""
+        candidates = [each for each in _languages() if each.opening or each in self.adverb_languages]
+        for clause in _CLAUSE_END.split(self.text):
+            for language in candidates:
+                if instruction := _opening_phrase(clause, language) or _command_phrase(clause, language):
+                    return instruction
+        return ""
+
+    def _phrases_in(self, index: _PhraseIndex) -> Iterator[str]:
+        """Yield the phrases that stand alone in the text."""
+        for token in filter(index.by_token.__contains__, self.tokens):
+            for phrase in index.by_token[token]:
+                if phrase in self.text and _stands_alone(phrase, self.text):
+                    yield phrase
+        if not self.text.isascii():
+            yield from filter(self.text.__contains__, index.spaceless)
 
 
 def _opening_phrase(clause: str, language: _InstructionCues) -> str:
@@ -135,22 +153,43 @@ def _stands_alone(phrase: str, text: str) -> bool:
 
 def _fold(text: str) -> str:
     """Return the text in lower case without accents, with one kind of apostrophe and single spaces."""
-    apart = unicodedata.normalize("NFKD", text.replace("\u2019", "'")).casefold().replace("ı", "i")
-    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
-    return re.sub(r"[ \t\u00a0]+", " ", plain)
+    if text.isascii():
+        plain = text.lower()
+    else:
+        apart = unicodedata.normalize("NFKD", text.replace("\u2019", "'")).casefold().replace("ı", "i")
+        plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
+    return _SPACES.sub(" ", plain) if any(map(plain.__contains__, ("  ", "\t", "\u00a0"))) else plain
+
+
+class _PhraseIndex:
+    """Phrases by their longest token, those of scripts without spaces between words, and their languages."""
+
+    def __init__(self, phrases: Iterable[tuple[str, _InstructionCues]]) -> None:
+        self.by_token: dict[str, list[str]] = {}
+        self.spaceless: list[str] = []
+        self.languages: dict[str, list[_InstructionCues]] = {}
+        for phrase, language in phrases:
+            self.languages.setdefault(phrase, []).append(language)
+            if _SPACELESS.search(phrase):
+                self.spaceless.append(phrase)
+            else:
+                self.by_token.setdefault(max(_TOKEN.findall(phrase), key=len), []).append(phrase)
 
 
 @cache
-def _phrases() -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
-    """Return the phrases that instruct anywhere, by their longest token, and those without spaces between words."""
-    by_token: dict[str, list[str]] = {}
-    spaceless = []
-    for phrase in (phrase for language in _languages() for phrase in language.anywhere):
-        if _SPACELESS.search(phrase):
-            spaceless.append(phrase)
-        else:
-            by_token.setdefault(max(_TOKEN.findall(phrase), key=len), []).append(phrase)
-    return by_token, spaceless
+def _phrases() -> _PhraseIndex:
+    return _PhraseIndex((phrase, language) for language in _languages() for phrase in language.anywhere)
+
+
+@cache
+def _adverbs() -> _PhraseIndex:
+    return _PhraseIndex((adverb, language) for language in _languages() for adverb in language.adverbs)
+
+
+@cache
+def _opening_tokens() -> frozenset[str]:
+    """Return the first tokens of the phrases that instruct at the beginning of a clause."""
+    return frozenset(_TOKEN.findall(phrase[0])[0] for language in _languages() for phrase in language.opening)
 
 
 @cache

@@ -203,11 +203,16 @@ class Redactor:
 
     def redact_author(self, by: Author) -> Author:
         """Redact the name and the reason of an author."""
-        return replace(by, who=self.redact_label(by.who), why=self.redact_label(by.why)) if self.memories else by
+        if not self.memories:
+            return by
+        who, why = self.redact_label(by.who), self.redact_label(by.why)
+        return by if (who, why) == (by.who, by.why) else replace(by, who=who, why=why)
 
     def redact_label(self, text: str) -> str:
         """Redact a short text that is always stored without secrets: a name, a reason or an error."""
-        return run_at_once(_redact_normalized(text)).text if text else text
+        if not text or hash(text) in _CLEAN_HASHES:
+            return text
+        return run_at_once(_redact_normalized(text)).text
 
     async def redact_json(self, value: Any) -> Any:
         """Redact plain JSON that is stored with turns: responses, conversations, results."""

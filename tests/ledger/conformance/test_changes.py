@@ -38,6 +38,7 @@ from recollect.model.turn import Conversation
 from tests.support.ledger_samples import (
     ALL,
     ANN,
+    BOB,
     BY,
     MONDAY,
     NOON,
@@ -77,6 +78,20 @@ SAME_WORDS = [
 
 class TestChange:
     """Applying changes."""
+
+    async def test_a_change_that_fails_among_concurrent_ones_fails_alone(self, ledger: Ledger) -> None:
+        records = [memory(f"fact {n}", scope=scope) for n in range(10) for scope in (ANN, BOB)]
+        *applied, failed = await asyncio.gather(
+            *(ledger.apply(each.scope, [Add(each, direction(1))], by=BY) for each in records),
+            ledger.apply(ANN, [Add(memory("not stored")), Forget("unknown")], by=BY),
+            return_exceptions=True,
+        )
+        assert isinstance(failed, NotFound)
+        assert [each.outcomes[0].record for each in applied] == records
+        for scope in (ANN, BOB):
+            assert await listed(ledger, scope) == {f"fact {n}" for n in range(10)}
+            assert len({line.batch for line in await ledger.history(scope)}) == 10
+            assert (await ledger.revision(scope.user)).number == 10
 
     @pytest.mark.parametrize("name", BAD)
     async def test_a_batch_with_one_bad_change_leaves_nothing(self, ledger: Ledger, name: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import assert_never
 
 from recollect.frozen_dataclass import frozen_dataclass
@@ -16,7 +19,6 @@ from recollect.ledger.plan import (
     check_owner,
     claiming_records,
     conflicting_records,
-    fingerprint_of,
     is_usage_only,
     plan,
     plan_reverts,
@@ -25,7 +27,7 @@ from recollect.ledger.plan import (
 from recollect.ledger.sql.accounts import add_to_daily_total, add_usage, key_reuse_error
 from recollect.ledger.sql.conversations import apply_note
 from recollect.ledger.sql.full_text import count_words, index_words
-from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row, put_evidence
+from recollect.ledger.sql.history import ENTRY_COLUMNS, add_evidence, entry, entry_from_row, update_evidence
 from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
 from recollect.ledger.sql.leases import finish_by_id
 from recollect.ledger.sql.memories import (
@@ -36,10 +38,10 @@ from recollect.ledger.sql.memories import (
     record_from_row,
     record_to_params,
 )
-from recollect.ledger.sql.mentions import put_mentions
+from recollect.ledger.sql.mentions import add_mentions, update_mentions
 from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.ledger.sql.vectors import drop_vectors, put_vectors
+from recollect.ledger.sql.vectors import add_vectors, drop_vectors, put_vectors
 from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
@@ -62,6 +64,7 @@ from recollect.model.erasure import user_digest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
+from recollect.model.text import is_storable
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
@@ -120,6 +123,20 @@ async def lock_user(tx: Tx, user: str) -> Owner:
     return Owner(user, row[0], row[1] + 1, epoch)
 
 
+async def lock_users(tx: Tx, users: Iterable[str]) -> dict[str, Owner]:
+    """Lock several users, which only a database with one writer does; the others lock one."""
+    names = list(dict.fromkeys(users))
+    owners: dict[str, Owner] = {}
+    if len(names) > 1:
+        rows = await tx.rows(
+            "SELECT user_id, number, revision, epoch FROM users "
+            f"WHERE revision > 0 AND {tx.dialect.among('user_id', 'users')}",
+            {"users": names},
+        )
+        owners = {user: Owner(user, number, revision + 1, epoch) for user, number, revision, epoch in rows}
+    return owners | {user: await lock_user(tx, user) for user in names if user not in owners}
+
+
 async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
     """Return the epoch of a new user, which continues after an erasure of the same user."""
     # Read after the lock: the lock may have waited for that very erasure.
@@ -131,6 +148,24 @@ async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
     )
     assert row is not None
     return int(row[0])
+
+
+@frozen_dataclass
+class ChangeRequest:
+    """Changes of one caller, which are made together; vectors are of the model."""
+
+    scope: Scope
+    changes: Sequence[Change | Revert]
+    by: Author
+    model: EmbeddingModel | None = None
+
+
+async def apply_each(tx: Tx, requests: Sequence[ChangeRequest]) -> list[Applied]:
+    """Make the changes of several requests in order, each as a revision of its own; raise if one is impossible."""
+    for request in requests:
+        check_owner(request.scope, request.changes)
+    owners = await lock_users(tx, (request.scope.user for request in requests))
+    return await _write_changes(tx, owners, requests)
 
 
 async def apply(
@@ -155,12 +190,8 @@ async def apply(
     if once is not None and (done := await _done_before(tx, scope, once)):
         return done
     check_not_erased(owner.epoch, since)
-    existing = await _load(tx, scope, changes)
-    planned = plan(changes, existing, at=now())
-    batch = by.batch or new_id()
-    await write_plan(tx, owner, planned, model=model, batch=batch, by=by)
+    [applied] = await _write_changes(tx, {scope.user: owner}, [ChangeRequest(scope, changes, by, model)])
     await apply_effects(tx, scope, effects)
-    applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
         outcomes = [(str(outcome.verb), outcome.record.id, outcome.changed) for outcome in applied.outcomes]
         await tx.run(
@@ -199,80 +230,154 @@ async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[Hist
     return [entry_from_row(row) for row in rows]
 
 
-async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> ExistingRecords:
-    """Return the records that the changes name, and those they may conflict with."""
-    ids = [change.record.id for change in changes if isinstance(change, (Add, Supersede))]
-    ids += [change.id for change in changes if not isinstance(change, Add)]
-    existing = ExistingRecords()
-    for record in (await by_ids(tx, scope, ids)).values():
-        existing.add(record)
-    claiming = claiming_records(changes, existing.by_id)
-    marks = [mark[1] for record in claiming if (mark := fingerprint_of(record))]
-    keys = [record.key for record in claiming if record.key is not None]
-    places = list({record.visibility_key for record in claiming})
-    for column, values in (("fingerprint", marks), ('"key"', keys)):
-        for record in await _active_records(tx, scope, places, column, values) if values else ():
-            if record.id not in existing.by_id:
-                existing.add(record)
+async def _write_changes(tx: Tx, owners: Mapping[str, Owner], requests: Sequence[ChangeRequest]) -> list[Applied]:
+    """Plan the requests in order, and write the plans."""
+    existing = await _load(tx, [(request.scope.user, request.changes) for request in requests])
+    writes = []
+    for request in requests:
+        planned = plan(request.changes, existing[request.scope.user], at=now())
+        writes.append(PlannedWrite(owners[request.scope.user], planned, request.by.batch or new_id(), request.by))
+    await write_plans(tx, writes, model=requests[0].model)
+    return [Applied(write.batch, tuple(write.plan.outcomes)) for write in writes]
+
+
+async def _load(
+    tx: Tx, batches: Sequence[tuple[str, Sequence[Change | Revert]]]
+) -> defaultdict[str, ExistingRecords]:
+    """Return, for each user, the records that the changes name, and those they may conflict with."""
+    ids: dict[tuple[str, str], None] = {}
+    for user, changes in batches:
+        for change in changes:
+            if isinstance(change, (Add, Supersede)):
+                ids[user, change.record.id] = None
+            if not isinstance(change, Add):
+                ids[user, change.id] = None
+    existing: defaultdict[str, ExistingRecords] = defaultdict(ExistingRecords)
+    # Unstorable ids cannot exist.
+    for record in await _records(tx, ("user_id", "id"), [pair for pair in ids if is_storable(pair[1])]):
+        existing[record.scope.user].add(record)
+    claiming = [record for user, changes in batches for record in claiming_records(changes, existing[user].by_id)]
+    for column, value_of in _UNIQUE_COLUMNS.items():
+        claims = [
+            (record.scope.user, record.visibility_key, value)
+            for record in claiming
+            if (value := value_of(record)) is not None
+        ]
+        active = f"AND status = 'active' AND {column} IS NOT NULL"
+        for record in await _records(tx, ("user_id", "place", column), claims, active):
+            if record.id not in existing[record.scope.user].by_id:
+                existing[record.scope.user].add(record)
     return existing
 
 
-async def find_conflicting(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-    """Return the user's active memories with the same text or the same key in the same place as a record."""
-    existing = await _load(tx, scope, [Add(record) for record in records])
-    return conflicting_records(records, existing)
+# What no two active memories in one place share.
+_UNIQUE_COLUMNS: Mapping[str, Callable[[MemoryRecord], str | None]] = {
+    "fingerprint": lambda record: record.fingerprint,
+    '"key"': lambda record: record.key,
+}
 
 
-async def _active_records(
-    tx: Tx, scope: Scope, places: list[str], column: str, values: list[str]
+async def _records(
+    tx: Tx, columns: Sequence[str], values: Sequence[tuple[str, ...]], condition: str = ""
 ) -> list[MemoryRecord]:
+    if not values:
+        return []
     rows = await tx.rows(
-        f"SELECT {SELECTED_COLUMNS} FROM memories WHERE user_id = :user AND status = 'active' "
-        f"AND {tx.dialect.among('place', 'places')} AND {tx.dialect.among(column, 'values')}",
-        {"user": scope.user, "places": places, "values": values},
+        f"SELECT {SELECTED_COLUMNS} FROM memories WHERE {tx.dialect.among_tuples(columns, 'values')} {condition}",
+        {"values": list(values)},
     )
     return [record_from_row(row) for row in rows]
 
 
-async def write_plan(
-    tx: Tx, owner: Owner, plan: Plan, *, model: EmbeddingModel | None, batch: str, by: Author
-) -> None:
-    """Write a plan as the user's next revision; its vectors are of the model."""
-    await write_tombstones(tx, owner.name, plan)
-    if plan.is_empty:
-        return
-    await tx.run(
+async def find_conflicting(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    """Return the user's active memories with the same text or the same key in the same place as a record."""
+    existing = await _load(tx, [(scope.user, [Add(record) for record in records])])
+    return conflicting_records(records, existing[scope.user])
+
+
+@frozen_dataclass
+class PlannedWrite:
+    """A plan, the user it is written for, and its batch and author in history."""
+
+    owner: Owner
+    plan: Plan
+    batch: str
+    by: Author
+
+
+async def write_plans(tx: Tx, writes: Sequence[PlannedWrite], *, model: EmbeddingModel | None) -> None:
+    """Write plans in order, each as its user's next revision; their vectors are of the model."""
+    revisions: Counter[str] = Counter()
+    numbered = []
+    for write in writes:
+        await write_tombstones(tx, write.owner.name, write.plan)
+        if not write.plan.is_empty:
+            owner = replace(write.owner, revision=write.owner.revision + revisions[write.owner.name])
+            revisions[owner.name] += 1
+            numbered.append(replace(write, owner=owner))
+    # Plans that change nothing stored are written together.
+    for only_adds, group in groupby(numbered, key=lambda write: not write.plan.changed):
+        for part in [list(group)] if only_adds else [[write] for write in group]:
+            await _write_together(tx, part, model=model)
+
+
+async def _write_together(tx: Tx, writes: Sequence[PlannedWrite], *, model: EmbeddingModel | None) -> None:
+    await tx.many(
         "UPDATE users SET revision = :revision WHERE number = :number",
-        {"revision": owner.revision, "number": owner.number},
+        [{"revision": write.owner.revision, "number": write.owner.number} for write in writes],
     )
-    # Changed rows first: their old text or key may be taken by an added row, or by another changed one,
-    # so all of them are cleared before any is set.
+    rows: dict[tuple[str, str], int] = {}
+    # Changed rows first: their old text or key may be taken by an added one.
+    for write in writes:
+        if write.plan.changed:
+            rows |= await _update(tx, write)
+    added = [(write.owner, record) for write in writes for record in write.plan.added.values()]
+    if added:
+        words = [index_words(owner.number, record.content) for owner, record in added]
+        await tx.many(
+            INSERT_MEMORY,
+            [
+                record_to_params(record, revision=owner.revision) | {"term_count": count_words(text)}
+                for (owner, record), text in zip(added, words, strict=True)
+            ],
+        )
+        rows |= await _rows_of(tx, [(owner.name, record.id) for owner, record in added])
+        new = {rows[owner.name, record.id]: record for owner, record in added}
+        await tx.dialect.terms.put(tx, dict(zip(new, words, strict=True)))
+        await add_evidence(tx, new)
+        await add_mentions(tx, new)
+    for put, is_new in ((put_vectors, False), (add_vectors, True)):
+        vectors = {
+            (write.owner.name, rows[write.owner.name, id]): vector
+            for write in writes
+            for id, vector in write.plan.vectors.items()
+            if (id in write.plan.added) is is_new
+        }
+        if vectors:
+            assert model is not None
+            await put(tx, model, vectors)
+    await _write_lines(tx, writes)
+
+
+async def _update(tx: Tx, write: PlannedWrite) -> dict[tuple[str, str], int]:
+    """Update the changed rows of a plan with all that is derived from them; return their numbers."""
+    owner, plan = write.owner, write.plan
+    # The text or key of one may be taken by another, so all are cleared before any is set.
     if len(plan.changed) > 1:
         await tx.run(
             'UPDATE memories SET fingerprint = NULL, "key" = NULL '
             f"WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
             {"user": owner.name, "ids": list(plan.changed)},
         )
-    if plan.changed:
-        await tx.many(
-            UPDATE_MEMORY, [record_to_params(record, revision=owner.revision) for record in plan.changed.values()]
-        )
-    words = {id: index_words(owner.number, record.content) for id, record in plan.added.items()}
-    if plan.added:
-        new = [(record, count_words(words[id])) for id, record in plan.added.items()]
-        await tx.many(
-            INSERT_MEMORY,
-            [record_to_params(record, revision=owner.revision) | {"term_count": count} for record, count in new],
-        )
-    rows = await _rows_of(tx, owner, [*plan.added, *plan.changed])
-    await tx.dialect.terms.put(tx, {rows[id]: text for id, text in words.items()})
+    await tx.many(
+        UPDATE_MEMORY, [record_to_params(record, revision=owner.revision) for record in plan.changed.values()]
+    )
+    numbers = await _rows_of(tx, [(owner.name, id) for id in plan.changed])
+    rows = {id: row for (_, id), row in numbers.items()}
     await _reword(tx, owner, plan, rows)
-    await put_evidence(tx, owner.name, plan, rows)
-    await put_mentions(tx, owner.name, plan, rows)
-    if plan.vectors:
-        assert model is not None
-        await put_vectors(tx, model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
-    await _write_lines(tx, owner, plan, batch=batch, by=by)
+    await update_evidence(tx, owner.name, plan, rows)
+    await update_mentions(tx, owner.name, plan, rows)
+    return numbers
 
 
 async def _reword(tx: Tx, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
@@ -291,35 +396,36 @@ async def _reword(tx: Tx, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> 
     await drop_vectors(tx, owner.name, list(new))
 
 
-async def _rows_of(tx: Tx, owner: Owner, ids: list[str]) -> dict[str, int]:
+async def _rows_of(tx: Tx, ids: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Return the row numbers of memories by their users and ids."""
     rows = await tx.rows(
-        f"SELECT id, row FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
-        {"user": owner.name, "ids": ids},
+        f"SELECT user_id, id, row FROM memories WHERE {tx.dialect.among_tuples(('user_id', 'id'), 'ids')}",
+        {"ids": ids},
     )
-    return {row[0]: row[1] for row in rows}
+    return {(user, id): row for user, id, row in rows}
 
 
-async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: Author) -> None:
-    at = to_micros(plan.at)
+async def _write_lines(tx: Tx, writes: Sequence[PlannedWrite]) -> None:
     await tx.many(
         "INSERT INTO history (user_id, memory_id, batch, verb, at, who, why, actor, version, undoes, before, after) "
         "VALUES (:user, :memory_id, :batch, :verb, :at, :who, :why, :actor, :version, :undoes, :before, :after)",
         [
             {
-                "user": owner.name,
+                "user": write.owner.name,
                 "memory_id": line.memory_id,
-                "batch": batch,
+                "batch": write.batch,
                 "verb": str(line.verb),
-                "at": at,
-                "who": by.who,
-                "why": by.why,
-                "actor": str(by.actor),
+                "at": to_micros(write.plan.at),
+                "who": write.by.who,
+                "why": write.by.why,
+                "actor": str(write.by.actor),
                 "version": line.version,
                 "undoes": line.undoes,
                 "before": None if line.before is None else json.dumps(to_plain(line.before), ensure_ascii=False),
                 "after": json.dumps(to_plain(line.after), ensure_ascii=False),
             }
-            for line in plan.lines
+            for write in writes
+            for line in write.plan.lines
         ],
     )
 

@@ -180,7 +180,7 @@ async def _extend(tx: Tx, cached: _UserPostings, query: PostingQuery) -> bool:
 
 def index_words(number: int, content: str) -> str:
     """Return the words under which a text is indexed, separated by spaces."""
-    return " ".join(index_word(number, term) for term in terms_of(content))
+    return " ".join(map(f"{number}x".__add__, terms_of(content)))
 
 
 def count_words(words: str) -> int:

@@ -171,13 +171,12 @@ async def succession(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, tupl
     return successions(ids, records)
 
 
-async def put_evidence(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -> None:
-    """Write the evidence of a plan's new memories, and of those whose evidence it changes."""
-    changed = [id for id, record in plan.changed.items() if record.evidence != plan.originals[id].evidence]
+async def update_evidence(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -> None:
+    """Write the evidence of the memories whose evidence a plan changes."""
+    changed = {rows[id]: new for id, new in plan.changed.items() if new.evidence != plan.originals[id].evidence}
     if changed:
-        await drop_evidence(tx, user, [rows[id] for id in changed])
-    to_add = [*plan.added.values(), *(plan.changed[id] for id in changed)]
-    await add_evidence(tx, {rows[record.id]: record for record in to_add})
+        await drop_evidence(tx, user, list(changed))
+        await add_evidence(tx, changed)
 
 
 async def add_evidence(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:

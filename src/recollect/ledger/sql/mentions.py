@@ -22,27 +22,27 @@ _KEY, _OPENING = str(MentionKind.KEY), str(MentionKind.OPENING)
 # Writing ------------------------------------------------------------------------------------------------
 
 
-async def put_mentions(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -> None:
-    """Write the mentions of a plan's new memories, and of those whose text or key it changes."""
-    changed = [id for id, record in plan.changed.items() if _source(record) != _source(plan.originals[id])]
+async def update_mentions(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -> None:
+    """Write the mentions of the memories whose text or key a plan changes."""
+    changed = {rows[id]: new for id, new in plan.changed.items() if _source(new) != _source(plan.originals[id])}
     if changed:
         await tx.run(
             f"DELETE FROM mentions WHERE user_id = :user AND {tx.dialect.among_numbers('row', 'rows')}",
-            {"user": user, "rows": [rows[id] for id in changed]},
+            {"user": user, "rows": list(changed)},
         )
-    to_add = [*plan.added.values(), *(plan.changed[id] for id in changed)]
-    await _add_mentions(tx, {rows[record.id]: record for record in to_add if record.category is not Category.TURN})
+        await add_mentions(tx, changed)
 
 
 def _source(record: MemoryRecord) -> tuple[object, ...]:
     return record.category, record.content, record.key, record.value
 
 
-async def _add_mentions(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:
-    """Write the mentions of memories that have none yet, by row."""
+async def add_mentions(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:
+    """Write the mentions of memories that have none yet, by row; those of turns are not stored."""
     found = [
         {"user": record.scope.user, "name": mention.name, "row": row, "kind": str(mention.kind)}
         for row, record in records.items()
+        if record.category is not Category.TURN
         for mention in find_mentions(record.content, key=record.key, value=record.value)
     ]
     if found:
@@ -64,7 +64,7 @@ async def fill(tx: Tx) -> None:
         "ORDER BY row LIMIT :limit",
         {"after": after, "limit": _FILL_ROWS},
     ):
-        await _add_mentions(tx, {row: record_from_row(columns) for row, *columns in rows})
+        await add_mentions(tx, {row: record_from_row(columns) for row, *columns in rows})
         after = rows[-1][0]
     await set_meta(tx, "mentions", str(NAMES_VERSION))
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from recollect.errors import Conflict
 from recollect.frozen_dataclass import frozen_dataclass
 from recollect.ledger.plan import ExistingRecords, plan
-from recollect.ledger.sql.changes import Owner, lock_user, write_plan
+from recollect.ledger.sql.changes import Owner, PlannedWrite, lock_users, write_plans
 from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
@@ -34,43 +34,44 @@ _SKEW = timedelta(minutes=1)
 
 @frozen_dataclass
 class NewTurns:
-    """Turns with their vectors, which are of the model, and the author of the write."""
+    """Turns of a session with their vectors, which are of the model, their author, and the jobs to enqueue."""
 
+    scope: Scope
     turns: Sequence[Turn]
     vectors: Sequence[Vector | None]
     model: EmbeddingModel
     by: Author
+    jobs: Sequence[NewJob] = ()
+    received_at: datetime | None = None
 
 
-async def append(
-    tx: Tx, scope: Scope, new: NewTurns, *, jobs: Sequence[NewJob] = (), received_at: datetime | None = None
-) -> Appended:
-    """Append turns to a session and enqueue jobs, as `Ledger.append` describes."""
-    if not new.turns:
-        return Appended((), await enqueue(tx, scope, jobs))
-    if len({turn.id for turn in new.turns}) < len(new.turns):
-        raise Conflict("two turns have the same id; give each its own")
-    owner = await lock_user(tx, scope.user)
-    if received_at is None:
-        return Appended(await _insert_turns(tx, owner, scope, new), await enqueue(tx, scope, jobs))
-    deduped = await _dedupe(tx, scope, new.turns, received_at)
-    if not deduped.new_indexes:
-        if owner.is_new:
+async def append_each(tx: Tx, requests: Sequence[NewTurns]) -> list[Appended]:
+    """Append turns to sessions and enqueue jobs, in order, each request as `Ledger.append` describes."""
+    for new in requests:
+        if len({turn.id for turn in new.turns}) < len(new.turns):
+            raise Conflict("two turns have the same id; give each its own")
+    owners = await lock_users(tx, (new.scope.user for new in requests if new.turns))
+    deduped = [await _dedupe(tx, new) for new in requests]
+    inserted = await _insert_turns(tx, owners, requests, deduped)
+    for owner in owners.values():
+        if owner.is_new and not any(turn.scope.user == owner.name for turns in inserted for turn in turns):
             # An erased user does not come back by a request that was under way then.
             await tx.run("DELETE FROM users WHERE number = :number", {"number": owner.number})
-        return Appended(tuple(deduped.existing.values()))
-    turns, vectors = zip(*((new.turns[n], new.vectors[n]) for n in deduped.new_indexes), strict=True)
-    inserted = await _insert_turns(tx, owner, scope, replace(new, turns=turns, vectors=vectors))
-    placed = {turn.id: turn for turn in inserted} | dict(deduped.existing)
-    appended = tuple(placed[turn.id] for turn in new.turns if turn.id in placed)
-    return Appended(appended, await enqueue(tx, scope, jobs))
+    results = []
+    for new, known, turns in zip(requests, deduped, inserted, strict=True):
+        placed = {turn.id: turn for turn in turns} | dict(known.existing)
+        jobs = await enqueue(tx, new.scope, new.jobs) if turns or not new.turns else ()
+        results.append(Appended(tuple(placed[turn.id] for turn in new.turns if turn.id in placed), jobs))
+    return results
 
 
-async def _dedupe(tx: Tx, scope: Scope, turns: Sequence[Turn], received_at: datetime) -> DedupedTurns:
-    stored = await by_ids(tx, scope, [turn.id for turn in turns])
-    recent_erasures = await erasures(tx, received_at, user=scope.user)
-    resent = await resent_turns(tx, scope.user, turns, received_at)
-    return dedupe_turns(scope, turns, stored=stored, erasures=recent_erasures, resent=resent)
+async def _dedupe(tx: Tx, new: NewTurns) -> DedupedTurns:
+    if new.received_at is None or not new.turns:
+        return DedupedTurns({}, range(len(new.turns)))
+    stored = await by_ids(tx, new.scope, [turn.id for turn in new.turns])
+    recent_erasures = await erasures(tx, new.received_at, user=new.scope.user)
+    resent = await resent_turns(tx, new.scope.user, new.turns, new.received_at)
+    return dedupe_turns(new.scope, new.turns, stored=stored, erasures=recent_erasures, resent=resent)
 
 
 @frozen_dataclass
@@ -122,9 +123,44 @@ def _stored_turn(scope: Scope, record: MemoryRecord) -> Turn:
     )
 
 
-async def _insert_turns(tx: Tx, owner: Owner, scope: Scope, new: NewTurns) -> tuple[Turn, ...]:
-    """Insert turns; return them with their positions."""
-    turns = new.turns
+async def _insert_turns(
+    tx: Tx, owners: Mapping[str, Owner], requests: Sequence[NewTurns], deduped: Sequence[DedupedTurns]
+) -> list[list[Turn]]:
+    """Insert the new turns of requests; return those of each with their positions."""
+    inserted: list[list[Turn]] = []
+    writes = []
+    for new, known in zip(requests, deduped, strict=True):
+        chosen = [new.turns[index] for index in known.new_indexes]
+        start = await _extend_session(tx, new.scope, chosen) if chosen else 0
+        turns = [replace(turn, scope=new.scope, position=start + n) for n, turn in enumerate(chosen, 1)]
+        inserted.append(turns)
+        if turns:
+            vectors = [new.vectors[index] for index in known.new_indexes]
+            changes = [Add(turn.as_memory(), vector) for turn, vector in zip(turns, vectors, strict=True)]
+            planned = plan(changes, ExistingRecords(), at=now())
+            writes.append(PlannedWrite(owners[new.scope.user], planned, new_id(), new.by))
+    if writes:
+        await write_plans(tx, writes, model=requests[0].model)
+        await tx.many(
+            "INSERT INTO turns (user_id, project_id, session_id, position, id, role, said_at) "
+            "VALUES (:user, :project, :session, :position, :id, :role, :said_at)",
+            [
+                {
+                    **session_params(turn.scope),
+                    "position": turn.position,
+                    "id": turn.id,
+                    "role": str(turn.role),
+                    "said_at": to_micros(turn.said_at),
+                }
+                for turns in inserted
+                for turn in turns
+            ],
+        )
+    return inserted
+
+
+async def _extend_session(tx: Tx, scope: Scope, turns: Sequence[Turn]) -> int:
+    """Reserve the next positions of a session for turns; return the position before them."""
     sent_at = [to_micros(turn.said_at) for turn in turns]
     row = await fetch_one(
         tx,
@@ -139,20 +175,7 @@ async def _insert_turns(tx: Tx, owner: Owner, scope: Scope, new: NewTurns) -> tu
         {**session_params(scope), "count": len(turns), "first": min(sent_at), "last": max(sent_at)},
     )
     assert row is not None
-    start = row[0] - len(turns)
-    placed = [replace(turn, scope=scope, position=start + n) for n, turn in enumerate(turns, 1)]
-    changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, new.vectors, strict=True)]
-    planned = plan(changes, ExistingRecords(), at=now())
-    await write_plan(tx, owner, planned, model=new.model, batch=new_id(), by=new.by)
-    await tx.many(
-        "INSERT INTO turns (user_id, project_id, session_id, position, id, role, said_at) "
-        "VALUES (:user, :project, :session, :position, :id, :role, :said_at)",
-        [
-            {**session_params(scope), "position": turn.position, "id": turn.id, "role": str(turn.role), "said_at": at}
-            for turn, at in zip(placed, sent_at, strict=True)
-        ],
-    )
-    return tuple(placed)
+    return int(row[0]) - len(turns)
 
 
 async def turns(tx: Tx, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:

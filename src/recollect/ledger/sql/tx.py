@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+R = TypeVar("R")
 Row: TypeAlias = Sequence[Any]
 # The SQL operators; NE is written as the negation of EQ.
 OPERATORS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
@@ -64,6 +65,12 @@ class Dialect(Protocol):
 
     def among_numbers(self, column: str, param: str) -> str:
         """Return SQL that is true where the column is one of the integers of a list parameter."""
+
+    def among_tuples(self, columns: Sequence[str], param: str) -> str:
+        """Return SQL that is true where the columns, the user's first, are one of the tuples of a list parameter.
+
+        Where a transaction is of one user, it may be true for other combinations of their values.
+        """
 
     def in_body(self, name: str) -> str:
         """Return SQL for a text field of the JSON body."""
@@ -155,6 +162,15 @@ class SqlEngine(Protocol):
 
     async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
         """Run the body in a transaction on the tenant's rows; return once it is on disk."""
+
+    async def write_each(
+        self, body: Callable[[Tx, Sequence[R]], Coroutine[Any, Any, Sequence[T]]], request: R, *, tenant: Tenant
+    ) -> T:
+        """Run the body on a request and return its result, as `write` does.
+
+        A database with one writer passes all requests that wait for the same body at once, in order. If they fail
+        together, each is run alone.
+        """
 
     async def size(self) -> int:
         """Return the bytes on disk."""

@@ -42,19 +42,29 @@ async def ensure_model_number(tx: Tx, model: EmbeddingModel) -> int:
     return number
 
 
-async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
-    """Store vectors for rows of the user; replace those of the same model."""
-    await _put_packed(tx, model, user, {row: pack_vector(vector, model) for row, vector in vectors.items()})
+async def put_vectors(tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str, int], Vector]) -> None:
+    """Store vectors by user and row; replace those of the same model."""
+    await _put_packed(tx, model, {key: pack_vector(vector, model) for key, vector in vectors.items()})
 
 
-async def _put_packed(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, bytes]) -> None:
+async def add_vectors(tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str, int], Vector]) -> None:
+    """Store vectors of new rows, by user and row."""
+    packed = {key: pack_vector(vector, model) for key, vector in vectors.items()}
+    await _put_packed(tx, model, packed, on_conflict="")
+
+
+_REPLACE = " ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector"
+
+
+async def _put_packed(
+    tx: Tx, model: EmbeddingModel, vectors: Mapping[tuple[str, int], bytes], *, on_conflict: str = _REPLACE
+) -> None:
     if not vectors:
         return
     number = await ensure_model_number(tx, model)
     await tx.many(
-        "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
-        "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
-        [{"user": user, "model": number, "row": row, "vector": vector} for row, vector in vectors.items()],
+        f"INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector){on_conflict}",
+        [{"user": user, "model": number, "row": row, "vector": vector} for (user, row), vector in vectors.items()],
     )
 
 
@@ -87,7 +97,7 @@ async def embed(
     if row is None:
         return
     accepted = await _still_current(tx, user, vectors, versions)
-    await put_vectors(tx, model, user, {row: vectors[row] for row in accepted})
+    await put_vectors(tx, model, {(user, row): vectors[row] for row in accepted})
     await tx.run(
         "UPDATE memories SET revision = :revision WHERE user_id = :user "
         f"AND {tx.dialect.among_numbers('row', 'rows')}",
@@ -103,7 +113,7 @@ async def store_token_vectors(
     Indexes hold none of them, so the rows do not count as changed.
     """
     accepted = await _still_current(tx, user, vectors, versions)
-    await _put_packed(tx, model, user, {row: vectors[row] for row in accepted})
+    await _put_packed(tx, model, {(user, row): vectors[row] for row in accepted})
 
 
 async def _still_current(tx: Tx, user: str, rows: Iterable[int], versions: Mapping[int, int] | None) -> list[int]:

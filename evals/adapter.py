@@ -36,7 +36,8 @@ class MemoryAdapter:
         taken = 0.0
         for session, group in groupby(turns, key=lambda turn: turn.session):
             session_turns = list(group)
-            spoken = [turn for turn in session_turns if turn.text.strip()]
+            if not (spoken := [turn for turn in session_turns if turn.text.strip()]):
+                continue
             messages = [as_message(turn) for turn in spoken]
             began = perf_counter()
             own = await self._memory.remember(messages, user_id=USER, session_id=session, wait=True)

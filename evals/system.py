@@ -27,7 +27,8 @@ class RecollectSystem:
     def index(self, turns: Sequence[Mapping[str, Any]]) -> None:
         """Remember every session, in order."""
         for session, group in groupby(turns, key=lambda turn: turn["session"]):
-            dialogue = [turn for turn in group if str(turn["text"]).strip()]
+            if not (dialogue := [turn for turn in group if str(turn["text"]).strip()]):
+                continue
             messages = [as_message(_dataset_turn(turn)) for turn in dialogue]
             stored = self._memory.remember(messages, user_id=USER, session_id=str(session), wait=True)
             self._ids |= {own.id: turn["id"] for own, turn in zip(stored, dialogue, strict=True)}

@@ -45,7 +45,7 @@ from recollect.observability.prometheus import share_metrics
 from recollect.observability.tracing import request_id
 from recollect.wiring import open_ledger
 
-_SWITCH_S = 0.001
+_SWITCH_S = 0.0001
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -101,7 +101,7 @@ def serve(
                 partial(_run_worker, settings, listening, make, Path(metrics_dir)), listening, settings
             ).run()
         return
-    # The loop waits for so long whenever another thread computes.
+    # While another thread computes, the loop waits for so long after each system call: dozens of times in a request.
     sys.setswitchinterval(_SWITCH_S)
     server = _Server(_uvicorn_config(settings, make), quits_on_interrupt=not worker)
     _log.info("recollect %s: %s", __version__, describe_start(settings))

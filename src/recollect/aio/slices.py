@@ -14,7 +14,7 @@ T = TypeVar("T")
 # How long a computation may run before other callbacks of the event loop do.
 SLICE_S = 0.001
 # How many iterations of the event loop others have between two slices: a small request takes dozens.
-_ITERATIONS = 8
+_ITERATIONS = 24
 _FEW_CHARS = 1 << 12
 # Of several computations, one runs per iteration of the loop.
 _throttles: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopThrottle] = WeakKeyDictionary()

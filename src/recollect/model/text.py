@@ -144,7 +144,8 @@ def normalise_invisible(text: str) -> str:
     as do flags. Every kind of line end becomes a newline; a lone surrogate becomes U+FFFD.
     """
     # An expression takes 25 ms for the longest text, and these checks two.
-    if text.replace("\n", "").replace("\t", "").isprintable() and not any(map(text.__contains__, _PRINTABLE)):
+    is_printable = text.replace("\n", "").replace("\t", "").isprintable()
+    if is_printable and (text.isascii() or not any(map(text.__contains__, _PRINTABLE))):
         return text
     if any(map(text.__contains__, _LINE_ENDS)):
         text = _LINE_END.sub("\n", text)

@@ -19,7 +19,7 @@ def strip_context(text: str) -> str:
     """Return the text without injected blocks, fenced or not; unchanged if there is none."""
     text = strip_injected(text)
     openings, footers = _block_markers()
-    if _SUMMARY not in text and not any(opening in text for opening in openings):
+    if "\n" in text and _SUMMARY not in text and not any(opening in text for opening in openings):
         return text
     lines = text.split("\n")
     remaining: list[str] = []

@@ -125,7 +125,7 @@ _OUT_OF_PLACE = lazy_pattern(
     f"|[\u180b-\u180d\u180f](?<![{_MONGOLIAN}].)"
 )
 # Those of the hidden and changing characters that `str.isprintable` takes for printable.
-_PRINTABLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0" + "".join(
+_HIDDEN_PRINTABLE = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0" + "".join(
     map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
 )
 _TAG = lazy_pattern("[\U000e0000-\U000e007f]")
@@ -145,7 +145,7 @@ def normalise_invisible(text: str) -> str:
     """
     # An expression takes 25 ms for the longest text, and these checks two.
     is_printable = text.replace("\n", "").replace("\t", "").isprintable()
-    if is_printable and (text.isascii() or not any(map(text.__contains__, _PRINTABLE))):
+    if is_printable and (text.isascii() or not any(map(text.__contains__, _HIDDEN_PRINTABLE))):
         return text
     if any(map(text.__contains__, _LINE_ENDS)):
         text = _LINE_END.sub("\n", text)

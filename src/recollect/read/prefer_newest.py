@@ -2,8 +2,8 @@
 
 Two statements compete if one supersedes the other, if both have the same key, or if the trained model says that the
 newer replaces the older (`newest_model.py`). The newer one may hardly fit the question by its own words: "my sister
-works at Bosch" does, "Ines starts at Volta on Monday" does not. Such a later statement joins the result in the place of
-the older one, with its score. No other score rises.
+works at Bosch" does, "Ines starts at Volta on Monday" does not. Such a later statement joins the result in the place
+of the older one, with its score. No other score rises.
 """
 
 from __future__ import annotations
